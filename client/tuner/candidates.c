@@ -59,7 +59,7 @@ static int add_candidate(struct gl_choice_set* set, const struct gl_candidate* c
   return (int)set->count++;
 }
 
-// Returns the row of this strategy that has this codec, else an exact one. -1: there is none.
+// Returns the row of this strategy that has this codec, else the first exact one. -1: there is none.
 static int candidate_row_of(const struct gl_tuning_tables* tables, uint32_t strategy,
                             const struct gl_codec_name* codec) {
   int exact = -1;
@@ -103,7 +103,7 @@ static bool takes_residual(const struct gl_codec_name* codec) {
 static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning_request* request,
                    const struct gl_codec_finder* finder, int number, struct gl_choice_set* set) {
   const struct gl_way_row* const row = &tables->candidates[number];
-  if (row->bound == GL_BOUND_EXACT || row->bound != request->asked->bound) return GL_FOUND;
+  if (row->bound != GL_BOUND_EXACT && row->bound != request->asked->bound) return GL_FOUND;
   if (request->only && row->strategy != set->candidates[0].strategy) return GL_FOUND;
   struct gl_candidate candidate = {.strategy = row->strategy, .row = number};
   if (!candidate_name(tables, row, request->asked, candidate.name)) return GL_FOUND;
@@ -113,7 +113,8 @@ static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning
   if (code == GL_NOT_FOUND) return GL_FOUND;  // for example, its shortest run does not fit a packet
   if (code != GL_FOUND) return code;
   if (!does_kind(tables, row->strategy, request->kind, (found.flags & GL_CODEC_OWNED) != 0)) return GL_FOUND;
-  if (request->residual && !takes_residual(&found)) return GL_FOUND;
+  candidate.exact = (found.flags & GL_CODEC_EXACT) != 0;
+  if (request->residual && !candidate.exact && !takes_residual(&found)) return GL_FOUND;
   candidate.codec = found.id;
   candidate.arguments = found.arguments;
   (void)add_candidate(set, &candidate);
@@ -122,7 +123,7 @@ static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning
 
 // ---- The plan
 
-// Returns the exact candidate with this strategy. If operations do not ask for a codec that may round, it is the only
+// Returns the first exact candidate with this strategy. If operations do not ask for a codec that may round, it is the only
 // candidate with this strategy. -1: there is none.
 static int candidate_by(const struct gl_choice_set* set, uint32_t strategy) {
   for (unsigned i = 0; i < set->count; ++i) {

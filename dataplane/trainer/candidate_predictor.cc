@@ -29,6 +29,7 @@ constexpr double kBytesPerBit = 1.0 / 8;
 constexpr double kLeastBytes = 0.14;  // least bytes per element: tags only
 // Bits by which the largest of many gradient elements exceeds most of them. A relative bound needs this many more bits.
 constexpr unsigned kAboveMost = 4;
+constexpr const char* kExact[] = {"raw", "pack"};
 // fp16 is not in the list, because it keeps no bound for values beyond or below its range.
 constexpr const char* kOthers[] = {"bf16", "int8"};
 
@@ -52,7 +53,9 @@ class CandidateTable {
 
   std::vector<gl_way_row> rows() {
     for (const StrategyId& strategy : strategies_) {
-      if (const CodecCost* const raw = figures_.find(kDefaultCodec)) add(strategy, *raw, find_codec(kDefaultCodec), 0);
+      for (const char* const name : kExact) {
+        if (const CodecCost* const cost = figures_.find(name)) add(strategy, *cost, find_codec(name), false);
+      }
       for (const unsigned bits : kAbsolute) add_lattice(strategy, "fixed:", bits, 0);
       for (const unsigned bits : kRelative) add_lattice(strategy, "fixed:rel=", bits, kAboveMost);
       for (const char* const name : kOthers) {

@@ -48,17 +48,17 @@ std::string why_of(const PlanFigures& it, uint8_t reason) {
     case GL_REASON_EXACT:
       return "exact: no codec that rounds was asked for (auto:2^-B or auto:rel=B allows one)";
     case GL_REASON_NO_CODEC:
-      return "not compressed: no codec keeps this bound with any of the strategies";
+      return "exact: no codec keeps this bound with any of the strategies";
     case GL_REASON_SLOWER:
-      return fmt::format("not compressed: {} takes longer", it.rival);
+      return fmt::format("exact: {} takes longer", it.rival);
     case GL_REASON_UNLIKELY:
-      return "not compressed: predictions show no codec that is worth a trial";
+      return "exact: predictions show no codec that is worth a trial";
     case GL_REASON_DIFFER:
-      return "not compressed: the daemons of some ranks offer other codecs or strategies";
+      return "exact: the daemons of some ranks offer other codecs or strategies";
     case GL_REASON_FAILED:
-      return "not compressed: ranks could not agree, because an operation failed";
+      return "exact: ranks could not agree, because an operation failed";
     case GL_REASON_TYPE:
-      return fmt::format("not compressed: codecs are for sums of float32, but this is {}", it.type);
+      return fmt::format("exact: codecs are for sums of float32, but this is {}", it.type);
     case GL_REASON_PLAN:
       return "as in the plan";
     case GL_REASON_ROUNDS:

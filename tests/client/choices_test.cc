@@ -73,6 +73,33 @@ TEST_F(Choices, AutoAloneIsExact) {
   EXPECT_EQ(daemon_->reports().at(0).reason, GL_REASON_EXACT);
 }
 
+// `auto` may choose a codec that it was not asked for, if that loses nothing, also with residuals.
+TEST_F(Choices, AnotherExactCodecMayWin) {
+  std::vector<gl_codec_row> codecs = fake_codecs();
+  codecs.push_back({"pack", "pack", "pack", "", 23, 0, 0, 0, GL_CODEC_EXACT, {}, "", "", "exact", ""});
+  std::vector<gl_way_row> ways = fake_candidates();
+  gl_way_row pack = ways[0];
+  pack.codec = 23;
+  std::strncpy(static_cast<char*>(pack.name), "pack", GL_NAME - 1);
+  for (double& ns : pack.ns) ns *= 0.9;
+  ways.push_back(pack);
+  const auto fast = [](const gl_submission& it) {
+    return uint64_t{internal(it) ? 10U : it.codec == 23 ? 700U : 1000U};
+  };
+  for (const bool keeps : {false, true}) {
+    open({.world = 2, .codec = "raw", .codecs = codecs, .ways = ways, .worked = fast});
+    how_.codec = "auto";
+    how_.residual = keeps ? data_ + kCount : nullptr;
+    reduce(20);
+    ASSERT_EQ(own().size(), 20U);
+    EXPECT_EQ(own().front().codec, kRaw);
+    EXPECT_EQ(own().back().codec, 23);
+    EXPECT_EQ(own().back().strategy, kRing);
+    EXPECT_EQ(own().back().flags & GL_FLAG_RESIDUAL, 0U);
+    EXPECT_EQ(daemon_->reports().at(0).reason, GL_REASON_EXACT);
+  }
+}
+
 TEST_F(Choices, OfTheConfiguration) {
   open({.world = 2, .codec = "auto:2^-8", .ways = fake_candidates(), .worked = fast_fixed});
   how_ = GRADLANE_HOW_INIT;

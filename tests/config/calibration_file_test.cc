@@ -93,7 +93,7 @@ TEST(CalibrationFile, SaysWhatIsWrong) {
   EXPECT_NE(fault_of(text, "lambda: 1.05", "lambda: 0.5").find("allowed: 1 to 1000"), std::string::npos);
   EXPECT_NE(fault_of(text, "lambda:", "lamda:").find("did you mean 'lambda'"), std::string::npos);
   EXPECT_NE(fault_of(text, "made: 2026-", "made: 2026/").find("is not a time"), std::string::npos);
-  EXPECT_NE(fault_of(text, "codec: 'fixed:10'", "codec: 'fixed:99'").find("codecs[3].codec"), std::string::npos);
+  EXPECT_NE(fault_of(text, "codec: 'fixed:10'", "codec: 'fixed:99'").find("codecs[4].codec"), std::string::npos);
   EXPECT_NE(fault_of(text, "codec: 'fp16'", "codec: 'bf16'").find("given twice"), std::string::npos);
   EXPECT_NE(fault_of(text, "codec: 'raw'", "codec: 'tbq:6'").find("codec raw is missing"), std::string::npos);
   EXPECT_NE(fault_of(text, "gbps: 10}", "gbps: 0}").find("links[0].gbps"), std::string::npos);

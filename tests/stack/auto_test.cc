@@ -161,7 +161,7 @@ TEST(Chosen, CompressingLosesWhatCannotBeCompressed) {
   ASSERT_EQ(rows.size(), 1U);
   expect_follows(rows[0]);
   EXPECT_EQ(rows[0].codec, "raw") << plan_line(rows[0]);
-  EXPECT_THAT(rows[0].why, ContainsRegex("not compressed: fixed:24 .* takes longer"));
+  EXPECT_THAT(rows[0].why, ContainsRegex("exact: fixed:24 .* takes longer"));
 }
 
 TEST(Chosen, ExactUnlessAsked) {

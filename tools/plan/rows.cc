@@ -270,18 +270,18 @@ PlanRow ideal_row(const PlanSetting& setting) {
 }
 
 PlanRow codec_row(const PlanSetting& setting, const std::string& codec) {
+  const CodecCost* const cost = setting.find_cost(codec);
   PlanRow row;
   if (const auto move = find_move(setting, kOwnLibrary, codec)) {
     row = measured_row(setting, *move, codec);
   } else {
-    const CodecCost* const cost = setting.find_cost(codec);
     const BucketExchange model = cost == nullptr
                                      ? [](double) { return no_exchange(); }
                                      : model_of(setting.calibration, {cost}, setting.nodes, setting.strategies);
     row = row_of(setting, RowKind::kCodec, codec, model);
     row.ways = ways_of(row.plan);
   }
-  row.exact = codec == kDefaultCodec;
+  row.exact = cost != nullptr && cost->exact;
   return row;
 }
 

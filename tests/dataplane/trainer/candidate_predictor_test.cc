@@ -48,6 +48,9 @@ TEST(Ways, OfTheRingAlone) {
     EXPECT_EQ(std::string(static_cast<const char*>(row.name)).find("rel="), std::string::npos) << "ranks have no links";
     for (unsigned i = 1; i < GL_SIZES; ++i) EXPECT_GE(row.ns[i], row.ns[i - 1]);
   }
+  const gl_way_row* const pack = find(rows, "pack", kRing);
+  ASSERT_NE(pack, nullptr);
+  EXPECT_EQ(pack->bound, GL_BOUND_EXACT);
   const gl_way_row* const fixed = find(rows, "fixed:10", kRing);
   ASSERT_NE(fixed, nullptr);
   EXPECT_EQ(fixed->bound, GL_BOUND_ABSOLUTE);
@@ -136,7 +139,7 @@ TEST(ChoiceReports, OnceForEachChoice) {
   const auto lines = watch.look(plan_figures({{0, {row}}}), now);
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_FALSE(lines[0].warning);
-  EXPECT_NE(lines[0].text.find("not compressed: fixed:10 by ring takes longer"), std::string::npos) << lines[0].text;
+  EXPECT_NE(lines[0].text.find("exact: fixed:10 by ring takes longer"), std::string::npos) << lines[0].text;
 }
 
 // A trainer may write any names, but causes only a few lines. Lines about other trainers are still logged. A new

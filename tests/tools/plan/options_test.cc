@@ -69,7 +69,7 @@ TEST(PlanOptions, SayWhatIsWrong) {
     o.codecs = {"fixed:8"};
     o.port = "card";
   };
-  EXPECT_NE(with(card).find("there are figures for raw, bf16, fp16, fixed:10, "), std::string::npos);
+  EXPECT_NE(with(card).find("there are figures for raw, pack, bf16, fp16, fixed:10, "), std::string::npos);
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"nodes=2.5"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.what_if = {"gbps=1,,2"}; }), "");
   EXPECT_NE(with([](PlanOptions& o) { o.model = std::string(5000, 'x'); }).find("neither a file"), std::string::npos);
@@ -172,7 +172,8 @@ TEST(PlanOptions, DefaultCalibrations) {
   EXPECT_EQ(setting.codecs, (std::vector<std::string>{"topk:1%+fixed:10", "fixed:10"}));
   EXPECT_EQ(setting.calibration.cores, 8);
   options.codecs = {"topk:2%+fixed:10"};
-  EXPECT_NE(fault_of(options).find("figures for raw, fixed:adaptive, topk:1%+fixed:10, bf16, "), std::string::npos)
+  EXPECT_NE(fault_of(options).find("figures for raw, fixed:adaptive, topk:1%+fixed:10, pack, bf16, "),
+            std::string::npos)
       << fault_of(options);
   options.codecs.clear();
   calibration.strategies = {"ring"};

@@ -23,10 +23,10 @@ json row(uint64_t from, const std::string& codec, double bytes = 1e6) {
 
 TEST(PlanTable, Lines) {
   json why = row(65536, "raw");
-  why["why"] = "not compressed: fixed:10 takes longer";
+  why["why"] = "exact: fixed:10 takes longer";
   const Lines lines = plan_lines({{"plan", {row(262144, "fixed:10"), why}}});
   ASSERT_EQ(lines.size(), 6U);
-  EXPECT_EQ(lines[2], "  not compressed: fixed:10 takes longer");
+  EXPECT_EQ(lines[2], "  exact: fixed:10 takes longer");
   EXPECT_NE(lines[3].find("256KiB-512KiB"), std::string::npos) << lines[3];
   EXPECT_NE(lines[3].find("fixed:10 by ring"), std::string::npos) << lines[3];
   EXPECT_TRUE(lines[3].ends_with("24  1.00     0.25")) << lines[3];

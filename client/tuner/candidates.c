@@ -123,8 +123,8 @@ static int add_row(const struct gl_tuning_tables* tables, const struct gl_tuning
 
 // ---- The plan
 
-// Returns the first exact candidate with this strategy. If operations do not ask for a codec that may round, it is the only
-// candidate with this strategy. -1: there is none.
+// Returns the first exact candidate with this strategy. If operations do not ask for a codec that may round, it is the
+// only candidate with this strategy. -1: there is none.
 static int candidate_by(const struct gl_choice_set* set, uint32_t strategy) {
   for (unsigned i = 0; i < set->count; ++i) {
     if (set->candidates[i].strategy == strategy && (set->candidates[i].exact || !set->codes || !set->asks))

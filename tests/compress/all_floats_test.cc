@@ -1,5 +1,5 @@
-// all_floats_test.cc - all 2^32 floats through fixed:10, fixed:4, inceptionn:10 and pack: error bound, idempotence, and the
-// same bytes and floats on every instruction set. It takes some minutes, so it is a program of its own.
+// all_floats_test.cc - all 2^32 floats through fixed:10, fixed:4, inceptionn:10 and pack: error bound, idempotence, and
+// the same bytes and floats on every instruction set. It takes some minutes, so it is a program of its own.
 //
 // A chunk is the 2^16 floats that have the same upper 16 bits. The limit of a Bound is a power of two, which is the
 // edge of a chunk. So a bound applies to all floats of a chunk or to none, and the check of a chunk is a plain loop.

@@ -22,7 +22,7 @@ namespace gradlane {
 namespace {
 
 // Codecs from the finest to the coarsest. Among codecs that are equally fast, the first one is chosen.
-constexpr const char* kUsualCodecs[] = {"bf16", "fixed:10", "int8", "qsgd:4", "signsgd", "dgc:1%"};
+constexpr const char* kUsualCodecs[] = {"pack", "bf16", "fixed:10", "int8", "qsgd:4", "signsgd", "dgc:1%"};
 constexpr PlanPort kPorts[] = {PlanPort::kUdp, PlanPort::kPackets, PlanPort::kCard};
 constexpr std::string_view kFollows[] = {kAdaptiveCodec, "fixed:auto"};  // the latter is the name in release 0.1
 constexpr double kMostGbps = 1e5;

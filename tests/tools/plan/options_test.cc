@@ -94,7 +94,8 @@ TEST(PlanOptions, WaysThatCannotBe) {
   options.what_if.clear();
   options.strategies = {"ring"};
   options.port = "card";
-  EXPECT_EQ(make_plan_setting(options).codecs, (std::vector<std::string>{"bf16", "fixed:10", "signsgd", "dgc:1%"}));
+  EXPECT_EQ(make_plan_setting(options).codecs,
+            (std::vector<std::string>{"pack", "bf16", "fixed:10", "signsgd", "dgc:1%"}));
   for (const char* const codec : {"terngrad", "qsgd:4"}) {
     options.codecs = {codec};
     options.strategies = {"ring"};
@@ -151,7 +152,7 @@ TEST(PlanOptions, DefaultCalibrations) {
   EXPECT_FALSE(setting.nodes_assumed || setting.gbps_assumed);
   EXPECT_EQ(setting.strategies.size(), 2U);
   EXPECT_TRUE(setting.rings.empty());
-  EXPECT_EQ(setting.codecs.front(), "bf16");
+  EXPECT_EQ(setting.codecs.front(), "pack");
   // Exchanges that were measured are those of the calibrated ring, whatever links the user asks about.
   calibration.exchanges = {{"gloo", "fp32", {{1e6, 0.01, 0.01}}},
                            {"gradlane", "raw", {{1e6, 0.01, 0.01}}},

@@ -192,8 +192,9 @@ typedef enum gradlane_reduction { GRADLANE_SUM = 0, GRADLANE_MIN = 1, GRADLANE_M
 typedef struct gradlane_how {
   size_t struct_size;  // sizeof(gradlane_how)
   // Codec of sums of float32, for example "raw" or "fixed:10". NULL: the daemon's, but "raw" for an all-to-all.
-  // All-gather, broadcast, gather, scatter, minima and maxima accept "raw" only. All ranks name the same codec, and
-  // have a residual on all of them or on none.
+  // All-gather and broadcast of float32 accept codecs without loss: "raw" and "pack". Gather, scatter, minima and
+  // maxima accept these, too, but compress nothing. All ranks name the same codec, and have a residual on all of them
+  // or on none.
   //
   // With an aggregator, all-reduce takes two codecs, as in "fixed:10/raw": the first for contributions, the second for
   // results. If only one is named, it is for contributions, and results are "raw".

@@ -86,7 +86,8 @@ gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kin
   if (exact) code = check_exact(gl, kind, how, &pair);
   if (code != GRADLANE_OK) return code;
   const bool encoded = type == GRADLANE_FLOAT32 && kind != GL_BARRIER;
-  const bool coded = encoded && !exact && out->whole >= GRADLANE_EXACT_BELOW;
+  const bool lossless = (kind == GL_ALL_GATHER || kind == GL_BROADCAST) && is_exact(&pair.there);
+  const bool coded = encoded && (!exact || lossless) && out->whole >= GRADLANE_EXACT_BELOW;
 
   const struct gl_operation_traits traits = {
       .call = gl_kind_name(kind), .kind = kind, .codec = coded ? &pair.there : NULL};

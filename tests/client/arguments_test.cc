@@ -110,6 +110,32 @@ TEST_F(Arguments, DefaultTagsCountOperations) {
   EXPECT_EQ(last().tag, 1001U);
 }
 
+// A codec that loses nothing, the daemon's or the one that the call names, is for copies, too.
+TEST_F(Arguments, CopiesByCodecsWithoutLoss) {
+  std::vector<gl_codec_row> codecs = fake_codecs();
+  codecs.push_back({"pack", "pack", "pack", "", 23, 0, 0, 0, GL_CODEC_EXACT, {}, "", "", "exact", ""});
+  constexpr size_t kMany = 3 * GRADLANE_EXACT_BELOW;
+  float* many = nullptr;
+  const auto copies = [&](size_t count, gradlane_type type, uint16_t flags) {
+    ASSERT_EQ(gradlane_all_gather(gl_.get(), many, count / 3, type, &how_, nullptr), GRADLANE_OK);
+    EXPECT_EQ(last().flags, flags);
+    ASSERT_EQ(gradlane_broadcast(gl_.get(), many, count, type, 0, &how_, nullptr), GRADLANE_OK);
+    EXPECT_EQ(last().flags, flags);
+  };
+  for (const bool named : {false, true}) {
+    open({.lanes = 2, .rank = 1, .world = 3, .codec = named ? "fixed:10" : "pack", .codecs = codecs});
+    many = allocate(gl_, kMany);
+    how_.codec = named ? "pack" : nullptr;
+    copies(kMany, GRADLANE_FLOAT32, named ? GL_FLAG_CODEC : 0);
+    copies(kMany, GRADLANE_INT32, 0);
+    copies(30, GRADLANE_FLOAT32, GL_FLAG_EXACT);
+    how_.reduction = GRADLANE_MAX;
+    ASSERT_EQ(all_reduce(many, kMany, &how_), GRADLANE_OK);
+    EXPECT_NE(last().flags & GL_FLAG_EXACT, 0);
+    how_.reduction = GRADLANE_SUM;
+  }
+}
+
 TEST_F(Arguments, CodecsAreAskedForOnce) {
   EXPECT_EQ(daemon_->codec_questions(), 1U);  // for the default codec, at gradlane_open()
   for (const char* name : {"raw", "fixed:7", "raw", "fixed:7", "fixed:10"}) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -230,6 +231,11 @@ void check_together(const PerfSettings& plan) {
 
 std::vector<PerfCodec> perf_codecs(const PerfSettings& plan, PerfOp op) {
   if (reduces(perf_kind(op))) return plan.codecs;
+  std::vector<PerfCodec> lossless;
+  std::ranges::copy_if(plan.codecs, std::back_inserter(lossless), [](const PerfCodec& each) {
+    return each.there.row().exact() && !each.back && each.automatic.empty();
+  });
+  if (!lossless.empty()) return lossless;
   return {{{.there = codec_of(FloatForm::kFp32, select_isa()), .back = {}}}};
 }
 

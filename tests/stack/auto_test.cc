@@ -21,7 +21,7 @@ namespace {
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-constexpr double kWorth = 0.97;
+constexpr double kWorth = 0.95;
 constexpr const char* kAuto = "auto:2^-10";
 constexpr size_t kCount = 100'000;
 const char* const kPlan = "plan: 1\nchoices:\n  - {from: 0, strategy: ring, codec: 'fixed:10'}\n";
@@ -117,8 +117,8 @@ std::vector<PlanFigures> run(const Job& job) {
   return stack.figures(0).plan;
 }
 
-// Expects that the choice agrees with the measured times: exact, unless a codec takes less than 97 % (kWorth) of the
-// exact time.
+// Expects that the choice agrees with the measured times: exact, unless a lossy codec takes less than 95 % (kWorth) of
+// the time of the fastest exact one.
 void expect_follows(const PlanFigures& row) {
   const std::string text = plan_line(row);
   EXPECT_TRUE(row.settled) << text;
@@ -126,7 +126,7 @@ void expect_follows(const PlanFigures& row) {
     EXPECT_LE(kWorth * row.measured, row.rival_measured) << text;
   }
   if (!row.exact) {
-    EXPECT_LT(row.measured, kWorth * row.baseline) << text;
+    EXPECT_LT(row.measured, row.baseline) << text;
   }
 }
 
@@ -154,24 +154,23 @@ TEST(Chosen, CompressingWinsOnSlowLinks) {
   }
 }
 
-// No float fits the codec's range, so all are sent uncompressed. The codec then takes as many bytes as raw, plus those
-// of its tags.
+// No float fits the codec's range, so all are sent as fp32. The codec then takes as many bytes as raw, plus those of
+// its tags. `pack` takes fewer.
 TEST(Chosen, CompressingLosesWhatCannotBeCompressed) {
   const std::vector<PlanFigures> rows = run({.rate = 100'000'000, .codec = "auto:2^-24", .scale = 1e3});
   ASSERT_EQ(rows.size(), 1U);
   expect_follows(rows[0]);
-  EXPECT_EQ(rows[0].codec, "raw") << plan_line(rows[0]);
+  EXPECT_EQ(rows[0].codec, "pack") << plan_line(rows[0]);
   EXPECT_THAT(rows[0].why, ContainsRegex("exact: fixed:24 .* takes longer"));
 }
 
 TEST(Chosen, ExactUnlessAsked) {
-  const std::vector<PlanFigures> rows = run({.codec = "auto", .operations = 14});
+  const std::vector<PlanFigures> rows = run({.codec = "auto"});
   ASSERT_EQ(rows.size(), 1U);
-  EXPECT_EQ(rows[0].codec, "raw");
-  EXPECT_TRUE(rows[0].exact);
+  EXPECT_TRUE(rows[0].exact) << rows[0].codec;
   EXPECT_THAT(rows[0].why, HasSubstr("no codec that rounds was asked for"));
   // A rank sends half of a tensor to the other rank, and half of the sum.
-  EXPECT_GE(rows[0].sent_bytes, rows[0].bytes);
+  EXPECT_GT(static_cast<double>(rows[0].sent_bytes), 0.8 * static_cast<double>(rows[0].bytes));
   EXPECT_LT(static_cast<double>(rows[0].sent_bytes), 1.1 * static_cast<double>(rows[0].bytes));
 }
 

@@ -153,6 +153,7 @@ CLI::App* add_sim(CLI::App& app, gradlane::SimOptions& options) {
   operation.add("--operations", "N", options.operations, "Operations of a rank in flight (16)");
   operation.add("--data", "NAME", options.data, "Data as in 'bench codec' (laplace-1e-3)");
   operation.add("--seed", "N", options.seed, "Seed of data and faults (1)");
+  operation.flag("--hash", options.hash, "Column with a hash of the result (all-reduce)");
   operation.add("--gamma", "TIME", options.gamma, "Time for each byte that an aggregator adds (0)");
 
   const gradlane::OptionGroup network(*sim, "Network");

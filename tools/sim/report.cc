@@ -119,23 +119,25 @@ void print_sim_head(const SimSettings& plan, OpKind op) {
   fmt::print("\n{}{} over {}{:g} Gb/s, RTT {}{}\n", op_name(op), tensor, network,
              static_cast<double>(plan.link.bits_per_second) / 1e9,
              time_text(2 * static_cast<double>(plan.link.delay) / kSecond), faults_text(plan.faults));
-  fmt::print("{} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {}{:>9}\n",
+  fmt::print("{} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {}{:>9}{}\n",
              row_name(plan, "nodes", "strategy", "codec", "together"), "time", "goodput", "busbw", "wire", "ratio",
-             "retrans", "WA", has_aggregator(plan) ? fmt::format("{:>8} ", "star") : "", "wrong");
+             "retrans", "WA", has_aggregator(plan) ? fmt::format("{:>8} ", "star") : "", "wrong",
+             plan.hash ? fmt::format(" {:>16}", "hash") : "");
   std::fflush(stdout);
 }
 
 void print_sim_row(const SimSettings& plan, const SimRow& row) {
   const auto time_or_none = [](const std::optional<double>& seconds) { return seconds ? time_text(*seconds) : "-"; };
   const auto speed = [](double gbps) { return gbps > 0 ? digits(gbps) : "-"; };
-  fmt::print("{} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {}{:>9}\n",
+  fmt::print("{} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {}{:>9}{}\n",
              row_name(plan, std::to_string(row.nodes), row.strategy + (row.played ? "*" : ""), row.codec,
                       std::to_string(row.together)),
              time_text(row.seconds), speed(row.goodput_gbps), speed(row.busbw_gbps),
              size_text(static_cast<double>(row.wire_bytes)), row.ratio ? digits(*row.ratio) : "-", row.retransmits,
              time_or_none(row.wa_seconds),
              has_aggregator(plan) ? fmt::format("{:>8} ", time_or_none(row.star_seconds)) : "",
-             row.played ? "-" : std::to_string(row.wrong));
+             row.played ? "-" : std::to_string(row.wrong),
+             plan.hash ? fmt::format(" {:>16}", row.hash ? fmt::format("{:016x}", *row.hash) : "-") : "");
   std::fflush(stdout);
 }
 
@@ -162,6 +164,7 @@ std::string to_json(const SimSettings& plan, std::span<const SimRow> rows, std::
                               {"wa_seconds", or_null(row.wa_seconds)},
                               {"star_seconds", or_null(row.star_seconds)},
                               {"wrong", row.played ? nlohmann::json(nullptr) : nlohmann::json(row.wrong)},
+                              {"hash", row.hash ? nlohmann::json(fmt::format("{:016x}", *row.hash)) : nullptr},
                               {"failure", row.failure}});
   }
   return result.dump(1);

@@ -31,6 +31,7 @@ struct SimRow {
   std::optional<double> wa_seconds;    // time of a worker-aggregator exchange, uncompressed; all-reduce only
   std::optional<double> star_seconds;  // time of that exchange without a tree for the results; aggregators only
   uint64_t wrong = 0;                  // wrong elements over all ranks
+  std::optional<uint64_t> hash;        // of the bytes of the result, which all ranks have; all-reduce only
   std::string failure;                 // empty: none
   // simulated as flows (flow_model.h): the row has no elements to check, and no ranks that could fail
   bool played = false;

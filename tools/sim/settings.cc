@@ -273,6 +273,7 @@ SimSettings make_plan(const SimOptions& options) {
   plan.faults = parse_faults(options, plan.link);
   plan.mtu = parse_mtu(or_default(options.mtu, "1500"));
   plan.window = parse_window(or_default(options.window, std::to_string(ExchangeConfig{}.window)));
+  plan.hash = options.hash;
   const Quantity gamma = {"--gamma", kTimes, 0, 1, "a time per byte with its unit, as in 0.1ns"};
   plan.gamma = parse(gamma, or_default(options.gamma, "0"));
   plan.data = or_default(options.data, "laplace-1e-3");

@@ -34,6 +34,7 @@ struct SimSettings {
   double gamma = 0;   // time in s per byte that an aggregator adds
   std::string data;
   uint64_t seed = 0;
+  bool hash = false;  // the table has a column with hashes of results
 };
 
 // An operation with its strategy and codec.

@@ -31,6 +31,7 @@ struct SimOptions {
   std::string gamma;   // time per byte that an aggregator adds
   std::string data;    // one of data_names()
   std::string seed;
+  bool hash = false;  // the table has a column with hashes of results
   bool json = false;
 };
 

@@ -27,6 +27,7 @@ FIELDS = {
     "wa_seconds": float,
     "star_seconds": (float, type(None)),
     "wrong": int,
+    "hash": str,
     "failure": str,
 }
 MAX_TABLE_COLUMNS = 120
@@ -257,8 +258,31 @@ def check_errors(gradlane):
             assert name in result.stderr, (arguments, name, result.stderr)
 
 
+def check_hashes(gradlane):
+    """Checks the bits of sums as docs/determinism.md describes them, in the documented command."""
+    arguments = ["--nodes", "4", "--size", "1M", "--codec", "raw", "pack", "fixed:10", "--strategy", "ring", "direct",
+                 "rings:2", "--together", "1", "7"]
+    rows = run_json(gradlane, arguments)
+    hashes = {(row["codec"], row["strategy"], row["together"]): row["hash"] for row in rows}
+    assert len(hashes) == len(rows) == 18, rows
+    for (codec, strategy, together), value in hashes.items():
+        if codec == "pack":
+            assert value == hashes["raw", strategy, together], hashes
+        if codec == "fixed:10":
+            assert value == hashes["fixed:10", "ring", 1], hashes
+        if codec == "raw" and strategy == "direct":
+            assert value == hashes["raw", "ring", together], hashes
+    assert len({value for (codec, *_), value in hashes.items() if codec == "raw"}) > 1, hashes
+    faulty = run_json(gradlane, [*arguments, "--loss", "1%", "--reorder", "1%"])
+    assert [row["hash"] for row in faulty] == [row["hash"] for row in rows], (rows, faulty)
+    table = run(gradlane, [*arguments, "--hash"]).stdout
+    assert all(row["hash"] in table for row in rows), table
+    assert rows[0]["hash"] not in run(gradlane, arguments).stdout
+
+
 def check(gradlane):
     check_clean(gradlane)
+    check_hashes(gradlane)
     check_lossy(gradlane)
     check_switch(gradlane)
     check_strategies(gradlane)

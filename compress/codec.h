@@ -39,11 +39,9 @@ using CodecName = FixedText<kLongestCodecName + 1>;
 // - Outputs must not overlap inputs. Output bytes after the end of the result may have been overwritten.
 // - Every ISA gives the same bytes as the scalar kernels.
 // - NaN and Inf survive encode() and decode(). Arrays, packed floats, tagged blocks and bit planes keep the payload
-// bits of a
-//   NaN
-//   (bf16 and fp16 keep the upper ones and set the quiet bit). Votes, sparse records and chunks make each NaN
-//   0x7fc00000. Where two values are *added*, a NaN result is always 0x7fc00000, so that the order of the ranks cannot
-//   change the bytes.
+//   bits of a NaN (bf16 and fp16 keep the upper ones and set the quiet bit). Votes, sparse records and chunks make each
+//   NaN 0x7fc00000. Where two values are *added*, a NaN result is always 0x7fc00000, so that the order of the ranks
+//   cannot change the bytes.
 //
 // Error per contribution, for the value v that decode(encode(f)) gives (b is the codec's parameter). See error() for
 // codecs that are not listed:

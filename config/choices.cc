@@ -97,7 +97,7 @@ void check_codec(const Section& section, const PlanChoice& choice, const std::ve
   const std::string name(choice.codec.name());
   std::string fault;
   if (bound.bound != GL_BOUND_EXACT && bound.bits == 0) {
-    fault = name + " has no error bound, so `auto` cannot choose it, allowed: raw, fixed:B, fixed:rel=B, bf16";
+    fault = name + " has no error bound, so `auto` cannot choose it, allowed: raw, pack, fixed:B, fixed:rel=B, bf16";
   } else if (ranks != 0 && !carries(choice.strategy, row, ranks)) {
     fault = fmt::format("{} does not add, and {} has no rank that adds for all, allowed: direct, or another codec",
                         name, choice.strategy.name().view());

@@ -73,6 +73,7 @@ struct PackKernels {
     uint8_t copy[kPackSlack];
     const uint8_t* from = group.planes;
     if (end - from < static_cast<ptrdiff_t>(kPackSlack)) [[unlikely]] {
+      std::memset(copy, 0, sizeof copy);
       std::memcpy(copy, from, group.bytes - 2 - ((group.head & kPackMasked) != 0 ? 4 : 0));
       from = copy;
     }

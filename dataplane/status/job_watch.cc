@@ -19,7 +19,7 @@ void JobWatch::look(Nanos now) {
   if (attached) {
     idle_looks_ = 0;
     // The reports of a trainer disappear when it goes.
-    chosen_ = chosen_ || lossy_chosen(plan_figures(node_.server().reports()));
+    chosen_ = chosen_ || codec_chosen(plan_figures(node_.server().reports()));
     ever_chosen_ = ever_chosen_ || chosen_;
   }
   attached_ = attached;

@@ -223,8 +223,8 @@ double Savings::longer() const {
   return has_grown(*this) ? raw_link - link_time(*this) : std::max(raw_link - exchange, 0.0);
 }
 
-bool lossy_chosen(std::span<const PlanFigures> plan) {
-  return std::ranges::any_of(plan, [](const PlanFigures& it) { return !it.exact && it.measured > 0; });
+bool codec_chosen(std::span<const PlanFigures> plan) {
+  return std::ranges::any_of(plan, [](const PlanFigures& it) { return it.codec != kDefaultCodec && it.measured > 0; });
 }
 
 Savings savings_of(const NodeFigures& now, const NodeFigures* before, const Calibration& figures) {
@@ -240,7 +240,7 @@ Savings savings_of(const NodeFigures& now, const NodeFigures* before, const Cali
   }
   if (unknown > 0) savings.codec += unexplained(savings, figures) * unknown / savings.raw_bytes;
   savings.codec = std::min(savings.codec, savings.busy);
-  savings.chosen = now.codec.starts_with("auto") || lossy_chosen(now.plan);
+  savings.chosen = now.codec.starts_with("auto") || codec_chosen(now.plan);
   return savings;
 }
 

@@ -36,8 +36,8 @@ struct Savings {
   [[nodiscard]] double longer() const;
 };
 
-// Returns whether the library was free to choose a codec and uses one that is not exact.
-[[nodiscard]] bool lossy_chosen(std::span<const PlanFigures> plan);
+// Returns whether the library was free to choose a codec and uses one that compresses.
+[[nodiscard]] bool codec_chosen(std::span<const PlanFigures> plan);
 
 // Returns the savings since `before`, or since the start if it is null. `figures` are those of this host, or the usual
 // ones.

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "compress/codec.h"
+
 namespace gradlane {
 namespace {
 
@@ -206,7 +208,8 @@ Clauses decision(const PlanSetting& setting, const PlanRows& rows) {
         fmt::format("compress only with {}, which has no error bound,{}", most.codec, how_text(setting, rows, most)) +
         effect_text(setting, most) + doubt_text(setting, rows, most)};
   }
-  if (least.exact || least.kind == RowKind::kRival) return other_decision(setting, rows, least);
+  const bool plain = least.exact && (least.kind != RowKind::kCodec || least.codec == kDefaultCodec);
+  if (plain || least.kind == RowKind::kRival) return other_decision(setting, rows, least);
   Clauses clauses = {fmt::format("compress with {}{}", least.codec, how_text(setting, rows, least)) +
                      effect_text(setting, least) + doubt_text(setting, rows, least)};
   if (most.speedup > least.speedup * (1 + kWorthIt)) {

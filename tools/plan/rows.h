@@ -22,7 +22,7 @@ struct PlanRow {
   RowKind kind = RowKind::kCodec;
   std::string codec;    // "ideal", "gloo", "gloo bf16", "raw", a codec, "best"
   std::string library;  // of rivals
-  bool exact = false;   // does not compress
+  bool exact = false;   // loses nothing
   bool measured = false;
   bool moved = false;  // measured by another strategy than `ways`, and changed in proportion to predictions
   std::string ways;    // strategies of its buckets: "ring", "ring+direct"; rivals have none

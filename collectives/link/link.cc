@@ -270,6 +270,7 @@ void Link::acknowledge(const LinkHeader& header, Nanos now) noexcept {
   const size_t news = before - in_flight_ - waiting_;
   if (news != 0) {
     backoff_ = 0;
+    // Packets that were sent before the probe, and are not acknowledged now, are lost.
     if (probe_ != 0) newest_arrived_ = std::max(newest_arrived_, probe_ + kReordering - 1);
     probe_ = 0;
     probe_at_ = in_flight_ == 0 ? kNever : now + rtt_.probe_timeout();

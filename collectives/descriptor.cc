@@ -13,7 +13,7 @@
 namespace gradlane {
 
 Descriptor describe(const Operation& operation, const Codec& codec) noexcept {
-  const bool codec_counts = encoded(operation.type, operation.reduction);
+  const bool codec_counts = encoded(operation.type, operation.reduction, codec.row().serves);
   const bool round_the_ring = !operation.strategy || *operation.strategy == StrategyId{};
   const bool back_counts = codec_counts && !round_the_ring && operation.back_codec;
   return {.tag = operation.tag,

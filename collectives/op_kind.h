@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compress/codec_table.h"
+
 namespace gradlane {
 
 enum class OpKind : uint8_t {
@@ -48,9 +50,11 @@ enum class Reduction : uint8_t { kSum, kAverage, kMin, kMax };
 [[nodiscard]] constexpr bool picks(Reduction reduction) noexcept {
   return reduction == Reduction::kMin || reduction == Reduction::kMax;
 }
-// Returns whether elements go through a codec. All others travel uncompressed.
-[[nodiscard]] constexpr bool encoded(ElementType type, Reduction reduction) noexcept {
-  return type == ElementType::kFloat32 && !picks(reduction);
+// Returns whether elements go through a codec that serves these types. All others travel uncompressed.
+[[nodiscard]] constexpr bool encoded(ElementType type, Reduction reduction, Serves serves) noexcept {
+  if (picks(reduction)) return false;
+  if (serves == Serves::kFloat32) return type == ElementType::kFloat32;
+  return is_floating(type) && (serves == Serves::kAllFloats || type != ElementType::kFloat64);
 }
 // Returns whether the data has one block for each rank, all of the same length.
 [[nodiscard]] constexpr bool has_shares(OpKind kind) noexcept {

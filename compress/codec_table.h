@@ -57,6 +57,9 @@ struct NumericParameter {
 // The rule by which ranks make one number of the numbers that they offer before an operation.
 enum class Agreement : uint8_t { kNone, kGreatest, kMean };
 
+// The element types whose sums a codec serves. Other elements travel uncompressed.
+enum class Serves : uint8_t { kFloat32, kUpTo32Bits, kAllFloats };
+
 // The layout of blocks.
 enum class Form : uint8_t { kArray, kPacked, kTagged, kLattice, kVotes, kSparse, kChunks };
 
@@ -112,6 +115,7 @@ struct CodecRow {
   unsigned feedback_from = 0;
   FloatForm form = FloatForm::kNone;
   Form layout = Form::kArray;
+  Serves serves = Serves::kFloat32;
   bool feedback = false;  // has error feedback
   unsigned states = 1;    // state arrays of codecs with feedback, 1 to kMostStates, each as long as the data
   // Whether blocks can be added. If not, a rank encodes its own data once, and an owner encodes the sum once.

@@ -37,9 +37,9 @@ Codec codec_for(const Operation& operation, const Codec& configured) {
   return codec.selects() && !reduces(operation.kind) ? plain : codec;
 }
 
-// Returns whether the operation adds elements through a codec.
-bool sums_coded(const Operation& operation) {
-  return reduces(operation.kind) && encoded(operation.type, operation.reduction);
+// Returns whether the operation adds elements through this codec.
+bool sums_coded(const Operation& operation, const CodecRow& row) {
+  return reduces(operation.kind) && encoded(operation.type, operation.reduction, row.serves);
 }
 
 // Returns whether a strategy moves elements just as `ring` does.
@@ -83,10 +83,10 @@ Exchange::Refusal Admission::check(const Operation& operation) const noexcept {
   if (operation.reduction == Reduction::kAverage && !is_floating(operation.type)) return Refusal::kBad;
   if (has_root(operation.kind) && operation.root >= config_.world) return Refusal::kBad;
   const Codec codec = codec_for(operation, config_.codec);
-  const bool owes = sums_coded(operation) && codec.has_feedback();
+  const bool owes = sums_coded(operation, codec.row()) && codec.has_feedback();
   if (operation.residual != nullptr && !owes) return Refusal::kBad;
-  const bool coded = encoded(operation.type, operation.reduction);
-  if (sums_coded(operation) && needs_links(codec.row()) && !all_linked_) return Refusal::kStrategy;
+  const bool coded = encoded(operation.type, operation.reduction, codec.row().serves);
+  if (sums_coded(operation, codec.row()) && needs_links(codec.row()) && !all_linked_) return Refusal::kStrategy;
   if (operation.back_codec && !can_come_back(*operation.back_codec, codec)) return Refusal::kBad;
   if (coded && !fits_packet(codec, config_.mtu)) return Refusal::kPacket;
   if (operation.back_codec && !fits_packet(*operation.back_codec, config_.mtu)) return Refusal::kPacket;
@@ -110,8 +110,8 @@ FailureText Admission::packet_fault(const Operation& operation) const noexcept {
 // allowed: it also serves operations that name it, or that name nothing if the first allowed strategy cannot do them.
 const Strategy* Admission::strategy_for(const Operation& operation, StrategyId& id) const noexcept {
   id = {};
-  const bool coded = sums_coded(operation);
   const CodecRow& row = codec_for(operation, config_.codec).row();
+  const bool coded = sums_coded(operation, row);
   const auto fits = [&](const StrategyId& it) {
     return supports(it, operation.kind) && (!coded || carries(it, row, config_.world));
   };

@@ -63,7 +63,7 @@ Coder::Coder(ElementType type, const Codec& codec, Reduction reduction) noexcept
       cut_(granule_),
       least_room_(kLongestGroup),
       width_(element_bytes_),
-      coded_(encoded(type, reduction)),
+      coded_(encoded(type, reduction, codec.row().serves)),
       id_(kNoCodec),
       param_(0) {
   if (coded()) {

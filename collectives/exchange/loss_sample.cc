@@ -17,7 +17,8 @@ bool approximates(const Codec& codec) noexcept {
 }
 
 bool loses(const Operation& op) noexcept {
-  return reduces(op.kind) && encoded(op.type, op.reduction) && op.residual == nullptr && approximates(*op.codec);
+  return reduces(op.kind) && encoded(op.type, op.reduction, op.codec->row().serves) && op.residual == nullptr &&
+         approximates(*op.codec);
 }
 
 // Measures `count` neighbouring elements from the tensor's element `first` on, as far as they lie in one block. Returns

@@ -33,7 +33,7 @@ Whole whole_of(const Operation& op, unsigned world) noexcept {
 
 void Preparation::begin(OperationState& it) noexcept {
   Operation& op = it.operation;
-  const bool coded = encoded(op.type, op.reduction);
+  const bool coded = encoded(op.type, op.reduction, op.codec->row().serves);
   if (coded) {
     const uint64_t seed = seed_of(membership_.generation(), it.number, op.tag);
     op.codec->seed(seed, own_seed_of(seed, parts_.config.rank));

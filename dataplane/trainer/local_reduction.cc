@@ -66,7 +66,7 @@ void LocalReduction::begin(TrainerJob& it) const noexcept {
 // Returns whether nothing of the operation is rounded on its way.
 bool LocalReduction::exact(const Operation& operation) const noexcept {
   const Codec& codec = operation.codec ? *operation.codec : setup_.limits.codec;
-  return !encoded(operation.type, operation.reduction) || codec.row().exact();
+  return !encoded(operation.type, operation.reduction, codec.row().serves) || codec.row().exact();
 }
 
 uint8_t* LocalReduction::elements(TrainerJob& it, unsigned trainer, size_t element) noexcept {

@@ -8,8 +8,8 @@ namespace gradlane {
 ScanBarrier::Entry* TrainerOps::looks_of(unsigned trainer, const Submission& submission) const noexcept {
   const Operation& operation = submission.operation;
   if (setup_.looks == nullptr || trainer != 0) return nullptr;
-  const bool sums = reduces(operation.kind) && encoded(operation.type, operation.reduction);
   const Codec& codec = operation.codec ? *operation.codec : setup_.limits.codec;
+  const bool sums = reduces(operation.kind) && encoded(operation.type, operation.reduction, codec.row().serves);
   return sums && codec.passes() != 0 ? &setup_.looks->of(submission.slot) : nullptr;
 }
 

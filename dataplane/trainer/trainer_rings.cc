@@ -71,16 +71,16 @@ Refusal read_codecs(const gl_submission& entry, const SubmissionLimits& limits, 
   return {};
 }
 
-// Returns whether the operation reduces elements that go through a codec.
-bool adds_up(const Operation& operation) noexcept {
-  return reduces(operation.kind) && encoded(operation.type, operation.reduction);
+// Returns whether the operation reduces elements that go through this codec.
+bool adds_up(const Operation& operation, const Codec& codec) noexcept {
+  return reduces(operation.kind) && encoded(operation.type, operation.reduction, codec.row().serves);
 }
 
 // Reads the strategy. Sets operation.strategy even if none is named, so that trainers of a node agree whether they name
 // the daemon's strategy or none. A codec for the results depends on the strategy, so it is checked here.
 Refusal read_strategy(const gl_submission& entry, const SubmissionLimits& limits, const Codec& codec,
                       Operation& operation) noexcept {
-  const bool sums = adds_up(operation);
+  const bool sums = adds_up(operation, codec);
   const auto carried = [&](const StrategyId& each) { return !sums || carries(each, codec.row(), limits.ranks); };
   const auto able = [&](const StrategyId& each) { return supports(each, operation.kind) && carried(each); };
   const Refusal refusal{TrainerFault::kBadStrategy, entry.strategy, entry.kind};
@@ -154,7 +154,7 @@ Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limit
   if (refusal.fault != TrainerFault::kNone || operation.kind == OpKind::kBarrier) return refusal;
   const bool feedback = (entry.flags & GL_FLAG_RESIDUAL) != 0;
   states = feedback ? codec.states() : 0;
-  const bool owes = adds_up(operation) && codec.has_feedback();
+  const bool owes = adds_up(operation, codec) && codec.has_feedback();
   const bool sensible = root < limits.world && one_reduction && reduction_fits(operation) && (!feedback || owes) &&
                         (!limits.local_reduce || fits_nodes(operation)) &&
                         (!has_shares(operation.kind) || operation.pitch >= entry.count);

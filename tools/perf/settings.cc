@@ -136,16 +136,19 @@ PerfCodec parse_codec(const std::string& name) {
 std::vector<PerfCodec> parse_codecs(const PerfOptions& options, const PerfSettings& plan) {
   const PerfType& type = plan.type;
   std::vector<std::string> names = codec_list(options.codecs);
-  const bool compressible =
-      encoded(type.type == GRADLANE_FLOAT32 ? ElementType::kFloat32 : ElementType::kFloat64, plan.reduction);
+  const auto served = [&](Serves serves) {
+    return encoded(static_cast<ElementType>(type.type), plan.reduction, serves);
+  };
   if (names.empty())
-    names = compressible ? std::vector<std::string>{std::string(kDefaultCodec), std::string(kDefaultLossyCodec)}
-                         : std::vector<std::string>{std::string(kDefaultCodec)};
+    names = served(Serves::kFloat32)
+                ? std::vector<std::string>{std::string(kDefaultCodec), std::string(kDefaultLossyCodec)}
+                : std::vector<std::string>{std::string(kDefaultCodec)};
   std::vector<PerfCodec> codecs;
   for (const std::string& name : names) {
     codecs.push_back(parse_codec(name));
     const PerfCodec& codec = codecs.back();
-    if (!compressible && !(codec.there.row().exact() && (!codec.back || codec.back->row().exact()))) {
+    if (!served(codec.there.row().serves) &&
+        !(codec.there.row().exact() && (!codec.back || codec.back->row().exact()))) {
       const bool picked = picks(plan.reduction);
       throw SetupError(
           fmt::format("--codec '{}': {} {} as {}: only sums of float32 can be compressed; leave out "

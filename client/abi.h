@@ -254,6 +254,9 @@ GL_ASSERT(sizeof(struct gl_lane) == 192 + GL_SLOTS * (128 + 256));
 #define GL_CODEC_RATE 128u      // its parameter is a rate instead of B
 #define GL_CODEC_LATTICE 256u   // "+fixed:B" may follow
 #define GL_CODEC_UNBIASED 512u  // on average, values arrive as they were sent: errors cancel out
+#define GL_CODEC_HALVES 1024u   // also for sums of float16 and bfloat16
+// rounds sums of all floating types once, whatever their size: for float64 and for fewer than 1024 elements, too
+#define GL_CODEC_ROUNDS_ONCE 2048u
 
 struct gl_codec_row {
   char word[GL_NAME];      // name up to the colon

@@ -191,7 +191,8 @@ typedef enum gradlane_reduction { GRADLANE_SUM = 0, GRADLANE_MIN = 1, GRADLANE_M
 
 typedef struct gradlane_how {
   size_t struct_size;  // sizeof(gradlane_how)
-  // Codec of sums of float32, for example "raw" or "fixed:10". NULL: the daemon's, but "raw" for an all-to-all.
+  // Codec of sums of float32, and of other floating types if it has GRADLANE_CODEC_HALVES or
+  // GRADLANE_CODEC_ROUNDS_ONCE, for example "raw" or "fixed:10". NULL: the daemon's, but "raw" for an all-to-all.
   // All-gather and broadcast of float32 accept codecs without loss: "raw" and "pack". Gather, scatter, minima and
   // maxima accept these, too, but compress nothing. All ranks name the same codec, and have a residual on all of them
   // or on none.
@@ -394,6 +395,9 @@ gradlane_code gradlane_answer(gradlane_context* gl, gradlane_code code, const ch
 #define GRADLANE_CODEC_RATE 128u      // its parameter is the share of elements that travel, instead of B
 #define GRADLANE_CODEC_LATTICE 256u   // "+fixed:B" may follow, as the encoding of the values that travel
 #define GRADLANE_CODEC_UNBIASED 512u  // on average, values arrive as they were sent: errors cancel out
+#define GRADLANE_CODEC_HALVES 1024u   // also for sums of float16 and bfloat16
+// rounds sums of all floating types once, whatever their size: for float64 and for fewer than 1024 elements, too
+#define GRADLANE_CODEC_ROUNDS_ONCE 2048u
 
 // A codec of the daemon. Texts are valid until gradlane_close().
 typedef struct gradlane_codec_info {

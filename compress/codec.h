@@ -45,7 +45,7 @@ using CodecName = FixedText<kLongestCodecName + 1>;
 //
 // Error per contribution, for the value v that decode(encode(f)) gives (b is the codec's parameter). See error() for
 // codecs that are not listed:
-//   raw, pack                v = f
+//   raw, pack, exact         v = f
 //   bf16, fp16               |v - f| <= |f| 2^-8 (bf16), |f| 2^-11 (fp16) while f is in the format's normal
 //                            range; below it |v - f| <= 2^-134 (bf16), 2^-25 (fp16); what rounds past the largest
 //                            number becomes Inf
@@ -88,7 +88,7 @@ class Codec {
   [[nodiscard]] unsigned states() const noexcept { return has_feedback() ? row_->states : 0; }
   // Returns whether sums are exact while in range. Such sums do not depend on the order of the ranks.
   [[nodiscard]] bool exact_sums() const noexcept {
-    return row_->exact_sums || (row_->takes_lattice && arguments().value_bits != 0);
+    return row_->exact_sums || row_->rounds_once || (row_->takes_lattice && arguments().value_bits != 0);
   }
   // Returns the bound of the difference between decode(encode(f)) and f.
   [[nodiscard]] CodecError error() const noexcept { return row_->exact() ? CodecError{} : row_->error(arguments()); }

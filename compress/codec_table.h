@@ -120,6 +120,9 @@ struct CodecRow {
   unsigned states = 1;    // state arrays of codecs with feedback, 1 to kMostStates, each as long as the data
   // Whether blocks can be added. If not, a rank encodes its own data once, and an owner encodes the sum once.
   bool is_additive = true;
+  // Whether owners add contributions without rounding, and round the sum once. Such a codec need not be additive, and
+  // no kernel adds for it (exact_sum.h).
+  bool rounds_once = false;
   bool exact_sums = false;  // sums are exact while in range, for all arguments: see Codec::exact_sums()
   bool unbiased = false;    // the expected value of a decoded float is the input, so errors average out
   bool adaptive = false;    // trainers may choose B for each step (AdaptiveBound, "WORD:adaptive")

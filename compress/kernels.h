@@ -42,8 +42,9 @@ enum class CodecId : uint8_t {
   kInceptionnLiteral = 22,
   // ---- Lossless
   kPack = 23,
+  kExact = 24,
 };
-inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kPack) + 1;
+inline constexpr size_t kCodecIds = static_cast<size_t>(CodecId::kExact) + 1;
 
 // Id in packet headers of data that are not encoded: bytes of any type.
 inline constexpr CodecId kNoCodec = CodecId::kRaw;

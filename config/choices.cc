@@ -212,6 +212,11 @@ std::string choices_warning(const NodeConfig& config) {
 
 void read_choices(const Section& root, NodeConfig& config, unsigned ranks) {
   read_codec_or_auto(root, config);
+  if (config.local_reduce && config.codec.row().rounds_once) {
+    root.find("codec")->fault(config.codec.name() +
+                              " would round sums twice, because `local_reduce` adds up the trainers of a node first, "
+                              "allowed: another codec, or `local_reduce: false`");
+  }
   if (const auto value = root.find("strategy")) read_strategy_word(*value, config);
   if (const auto path = root.find("calibration")) config.calibration = read_path(*path, config);
   const auto path = root.find("plan");

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "collectives/descriptor.h"
+#include "sim/rounded_once.h"
 
 namespace gradlane {
 namespace {
@@ -260,6 +261,18 @@ void SimReference::result(unsigned owner, size_t first, std::span<float> out) {
 
 // ---- Strategies
 
+// Adds without rounding, and rounds sums or averages once.
+void SimReference::sum_once(const SimPiece& piece, size_t first, std::span<float> out) {
+  std::vector<std::vector<float>> terms(out.size());
+  for (unsigned i = 0; i < piece.shares; ++i) {
+    const std::span<const float> values = input(piece, i, first, out.size());
+    for (size_t at = 0; at < out.size(); ++at) terms[at].push_back(values[at]);
+  }
+  const unsigned divisor = operation_.reduction == Reduction::kAverage ? ranks_ : 1;
+  for (size_t at = 0; at < out.size(); ++at) out[at] = rounded_once<float>(terms[at], divisor);
+  result(piece.owner, first, out);
+}
+
 void SimReference::sum(const SimPiece& piece, size_t first, std::span<float> out) {
   for (unsigned i = 0; i < piece.shares; ++i) {
     const unsigned rank = (piece.first + i) % ranks_;
@@ -341,6 +354,9 @@ std::span<const float> SimReference::run(const SimPiece& piece, size_t first, si
     pick(first, out);
   } else if (delivers(operation_.kind)) {
     round(codec_, input(piece, 0, first - piece.begin + piece.source, count), out);
+  } else if (reduces(operation_.kind) && codec_.row().rounds_once && ranks_ > 1) {
+    sum_once(piece, first, out);
+    return out;
   } else if (strategy_.kind == Kind::kRings) {
     across_groups(piece, first, out);
   } else if (strategy_.kind != Kind::kRing && reduces(operation_.kind)) {

@@ -75,6 +75,7 @@ class SimReference {
   template <class Local>
   void hops(unsigned shares, std::span<float> out, Local&& local);
   void result(unsigned owner, size_t first, std::span<float> out);
+  void sum_once(const SimPiece& piece, size_t first, std::span<float> out);
   void sum(const SimPiece& piece, size_t first, std::span<float> out);
   void ring(const SimPiece& piece, size_t first, std::span<float> out);
   void sums_of_groups(const SimPiece& piece, std::span<float> out);

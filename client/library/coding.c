@@ -11,6 +11,21 @@
 
 static bool is_exact(const struct gl_codec_name* codec) { return (codec->flags & GL_CODEC_EXACT) != 0; }
 
+// Returns whether sums of this type go through the codec.
+static bool serves(const struct gl_codec_name* codec, gradlane_type type) {
+  switch (type) {
+    case GRADLANE_FLOAT32:
+      return true;
+    case GRADLANE_FLOAT16:
+    case GRADLANE_BFLOAT16:
+      return (codec->flags & GL_CODEC_HALVES) != 0;
+    case GRADLANE_FLOAT64:
+      return (codec->flags & GL_CODEC_ROUNDS_ONCE) != 0;
+    default:
+      return false;
+  }
+}
+
 // Refuses a codec that rounds, for operations that are exact.
 static gradlane_code check_exact(gradlane_context* gl, enum gl_submission_kind kind, const gradlane_how* how,
                                  const struct gl_codec_pair* pair) {
@@ -85,9 +100,10 @@ gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kin
       gl_copies_as_is(kind) || (kind == GL_ALL_TO_ALL && how->codec == NULL) || how->reduction != GRADLANE_SUM;
   if (exact) code = check_exact(gl, kind, how, &pair);
   if (code != GRADLANE_OK) return code;
-  const bool encoded = type == GRADLANE_FLOAT32 && kind != GL_BARRIER;
+  const bool floating = type <= GRADLANE_BFLOAT16 && kind != GL_BARRIER;
   const bool lossless = (kind == GL_ALL_GATHER || kind == GL_BROADCAST) && is_exact(&pair.there);
-  const bool coded = encoded && (!exact || lossless) && out->whole >= GRADLANE_EXACT_BELOW;
+  const bool large = out->whole >= GRADLANE_EXACT_BELOW || (pair.there.flags & GL_CODEC_ROUNDS_ONCE) != 0;
+  const bool coded = floating && serves(&pair.there, type) && (!exact || lossless) && large;
 
   const struct gl_operation_traits traits = {
       .call = gl_kind_name(kind), .kind = kind, .codec = coded ? &pair.there : NULL};
@@ -106,7 +122,7 @@ gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kin
     codec->states = 1;
     (void)strncpy(codec->name, open.name, GL_NAME - 1);
   }
-  if ((encoded && !coded) || (coded && open.codec && out->choice == NULL)) submission->flags |= GL_FLAG_EXACT;
+  if ((floating && !coded) || (coded && open.codec && out->choice == NULL)) submission->flags |= GL_FLAG_EXACT;
   if (coded && how->codec != NULL && !open.codec) name_codecs(submission, &pair);
   return GRADLANE_OK;
 }

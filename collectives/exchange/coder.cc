@@ -63,7 +63,8 @@ Coder::Coder(ElementType type, const Codec& codec, Reduction reduction) noexcept
       cut_(granule_),
       least_room_(kLongestGroup),
       width_(element_bytes_),
-      coded_(encoded(type, reduction, codec.row().serves)),
+      rounds_once_(codec.row().rounds_once && encoded(type, reduction, codec.row().serves)),
+      coded_(!rounds_once_ && encoded(type, reduction, codec.row().serves)),
       id_(kNoCodec),
       param_(0) {
   if (coded()) {
@@ -170,6 +171,11 @@ Status Coder::decode(std::span<const uint8_t> block, void* out, size_t count) co
   const Status status = validate(block, count);
   if (status == Status::kOk) copy(out, block.data(), block.size());
   return status;
+}
+
+void Coder::sum_exactly(const void* const* in, unsigned arrays, unsigned divisor, void* out,
+                        size_t count) const noexcept {
+  ops_->sum_exactly(codec_, in, arrays, divisor, static_cast<uint8_t*>(out), count);
 }
 
 size_t Coder::join(uint8_t* block, BlockSize first, BlockSize second) const noexcept {

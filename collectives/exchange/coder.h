@@ -104,6 +104,12 @@ class Coder {
   // Writes the `count` elements of a block to `out`, whose content is unspecified unless the status is kOk.
   [[nodiscard]] Status decode(std::span<const uint8_t> block, void* out, size_t count) const noexcept;
 
+  // Returns whether sums are made by sum_exactly(), and by nothing else: CodecRow::rounds_once.
+  [[nodiscard]] bool rounds_once() const noexcept { return rounds_once_; }
+  // Writes the sums of `arrays` arrays, or their averages over `divisor` ranks, each rounded once (exact_sum.h). `out`
+  // may be one of the arrays.
+  void sum_exactly(const void* const* in, unsigned arrays, unsigned divisor, void* out, size_t count) const noexcept;
+
   // Joins two blocks, the second right after the first, into one block of all elements: Codec::join(). The first block
   // has a multiple of cut() elements. Returns the bytes of the joined block.
   size_t join(uint8_t* block, BlockSize first, BlockSize second) const noexcept;
@@ -127,6 +133,7 @@ class Coder {
   size_t cut_;
   size_t least_room_;
   size_t width_;  // bytes per element in a block; 0 if they depend on the elements
+  bool rounds_once_;
   bool coded_;
   CodecId id_;
   uint8_t param_;

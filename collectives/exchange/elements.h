@@ -15,6 +15,7 @@
 #include "collectives/operation.h"
 #include "collectives/wire.h"
 #include "compress/codec.h"
+#include "compress/exact_sum.h"
 
 namespace gradlane {
 
@@ -25,6 +26,8 @@ struct ElementOps {
   ElementCombine max;
   // Null for integers and bytes.
   void (*divide)(const Codec& codec, uint8_t* elements, size_t count, unsigned divisor) noexcept;
+  void (*sum_exactly)(const Codec& codec, const void* const* in, unsigned arrays, unsigned divisor, uint8_t* out,
+                      size_t count) noexcept;
 };
 
 namespace {
@@ -69,6 +72,13 @@ void for_pairs(const Codec&, const uint8_t* __restrict a, const uint8_t* __restr
       store(out + at, of(load<Word>(a + at), load<Word>(b + at)));
     }
   });
+}
+
+// Rounds sums of fp32 and fp64 once.
+template <class T>
+void sum_exactly(const Codec& codec, const void* const* in, unsigned arrays, unsigned divisor, uint8_t* out,
+                 size_t count) noexcept {
+  exact_sum(codec.isa(), ExactSumJob<T>{in, arrays, divisor, out, count});
 }
 
 template <class Element>
@@ -121,6 +131,7 @@ struct Pick {
 struct HalfOps {
   static constexpr size_t kChunk = 512;  // 2 KiB of fp32: stays in the L1 cache
   static constexpr size_t kBytes = 2;
+  static constexpr size_t kLeastPiece = 16;
   using Floats = std::array<float, kChunk>;
 
   static void add(const Codec& codec, const uint8_t* a, const uint8_t* b, uint8_t* sum, size_t count) noexcept {
@@ -145,21 +156,44 @@ struct HalfOps {
       (void)codec.encode({floats.data(), chunk}, halves);
     }
   }
+
+  // Converts pieces of all arrays to fp32, adds them, and rounds to the type in two steps, of which the first is to
+  // odd.
+  static void sum_exactly(const Codec& codec, const void* const* in, unsigned arrays, unsigned divisor, uint8_t* out,
+                          size_t count) noexcept {
+    std::array<float, kMaxWorld * kLeastPiece> floats;
+    std::array<float, kChunk> sums;
+    std::array<const void*, kMaxWorld> pieces;
+    const size_t most = std::min(kChunk, floats.size() / arrays / kLeastPiece * kLeastPiece);
+    for (size_t i = 0; i < count; i += most) {
+      const size_t piece = std::min(most, count - i);
+      const size_t bytes = piece * kBytes;
+      for (unsigned array = 0; array < arrays; ++array) {
+        float* const to = floats.data() + array * most;
+        (void)codec.decode({static_cast<const uint8_t*>(in[array]) + i * kBytes, bytes}, {to, piece});
+        pieces[array] = to;
+      }
+      exact_sum(codec.isa(), ExactSumJob<float>{pieces.data(), arrays, divisor, sums.data(), piece, true});
+      (void)codec.encode({sums.data(), piece}, {out + i * kBytes, bytes});
+    }
+  }
 };
 
 template <class Picked>
-constexpr ElementOps ops_of(ElementCombine add, decltype(ElementOps::divide) divide) {
-  return {add, Picked::kMin, Picked::kMax, divide};
+constexpr ElementOps ops_of(ElementCombine add, decltype(ElementOps::divide) divide = nullptr,
+                            decltype(ElementOps::sum_exactly) sum_exactly = nullptr) {
+  return {add, Picked::kMin, Picked::kMax, divide, sum_exactly};
 }
 
-constexpr ElementOps kFloat32Ops = ops_of<Pick<int32_t, 23>>(nullptr, PlainOps<Plain<float>>::divide);
+constexpr ElementOps kFloat32Ops =
+    ops_of<Pick<int32_t, 23>>(nullptr, PlainOps<Plain<float>>::divide, sum_exactly<float>);
 constexpr ElementOps kFloat64Ops =
-    ops_of<Pick<int64_t, 52>>(PlainOps<Plain<double>>::kAdd, PlainOps<Plain<double>>::divide);
-constexpr ElementOps kFloat16Ops = ops_of<Pick<int16_t, 10>>(HalfOps::add, HalfOps::divide);
-constexpr ElementOps kBfloat16Ops = ops_of<Pick<int16_t, 7>>(HalfOps::add, HalfOps::divide);
-constexpr ElementOps kInt32Ops = ops_of<Pick<int32_t>>(PlainOps<Plain<uint32_t>>::kAdd, nullptr);
-constexpr ElementOps kInt64Ops = ops_of<Pick<int64_t>>(PlainOps<Plain<uint64_t>>::kAdd, nullptr);
-constexpr ElementOps kBytesOps = ops_of<Pick<uint8_t>>(PlainOps<Plain<uint8_t>>::kAdd, nullptr);
+    ops_of<Pick<int64_t, 52>>(PlainOps<Plain<double>>::kAdd, PlainOps<Plain<double>>::divide, sum_exactly<double>);
+constexpr ElementOps kFloat16Ops = ops_of<Pick<int16_t, 10>>(HalfOps::add, HalfOps::divide, HalfOps::sum_exactly);
+constexpr ElementOps kBfloat16Ops = ops_of<Pick<int16_t, 7>>(HalfOps::add, HalfOps::divide, HalfOps::sum_exactly);
+constexpr ElementOps kInt32Ops = ops_of<Pick<int32_t>>(PlainOps<Plain<uint32_t>>::kAdd);
+constexpr ElementOps kInt64Ops = ops_of<Pick<int64_t>>(PlainOps<Plain<uint64_t>>::kAdd);
+constexpr ElementOps kBytesOps = ops_of<Pick<uint8_t>>(PlainOps<Plain<uint8_t>>::kAdd);
 
 inline const ElementOps& element_ops(ElementType type) noexcept {
   switch (type) {

@@ -45,7 +45,7 @@ void OperationState::store_final(std::span<const uint8_t> encoded, unsigned bloc
   uint8_t* const results = elements(block, element);
   uint8_t* const decoded = streams ? buffer.data() : results;
   (void)result_coder.decode(encoded, decoded, count);
-  if (operation.reduction == Reduction::kAverage) coder.divide(decoded, count, world);
+  if (divides()) coder.divide(decoded, count, world);
   if (streams) stream_copy(results, decoded, count * coder.element_bytes());
 }
 

@@ -99,8 +99,11 @@ struct OperationState {
   // Completes results that have been sent or need not be sent: in the last stage of an average, divides them by
   // `world`.
   void complete(unsigned block, size_t element, size_t count) const noexcept {
-    if (operation.reduction == Reduction::kAverage && last_stage())
-      coder.divide(elements(block, element), count, world);
+    if (divides() && last_stage()) coder.divide(elements(block, element), count, world);
+  }
+  // Returns whether sums become averages when they are complete. A coder that rounds once has divided them already.
+  [[nodiscard]] bool divides() const noexcept {
+    return operation.reduction == Reduction::kAverage && !coder.rounds_once();
   }
   // Returns the bytes of the whole tensor, of which this exchange may have a part.
   [[nodiscard]] size_t tensor_bytes() const noexcept;

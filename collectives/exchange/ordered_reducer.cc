@@ -101,7 +101,8 @@ bool OrderedReducer::add_kept(unsigned turn) noexcept {
 
 size_t OrderedReducer::credit(unsigned turn) const noexcept {
   if (turn == own_ || heard_[turn] == 0) return 0;
-  const size_t limit = std::min({done_ + sum_elements_, merged_[turn] + window_, elements_});
+  const size_t most = gathers() ? done_ + window_ : std::min(done_ + sum_elements_, merged_[turn] + window_);
+  const size_t limit = std::min(most, elements_);
   const bool worth_it = limit >= told_[turn] + window_ / 2 || (limit == elements_ && told_[turn] != elements_);
   return worth_it ? limit : 0;
 }

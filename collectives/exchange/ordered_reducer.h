@@ -22,6 +22,9 @@ namespace gradlane {
 // what the turn has merged, and at most kSumBytes beyond done(). Credits (Phase::kCredit) announce the limit to the
 // rank. It begins at `window`, which all ranks know.
 //
+// A coder that rounds once (Coder::rounds_once) needs the contributions of all ranks at the same time. Then all runs
+// are kept, merged(t) is where the runs of turn t end that lie without a gap, and the limit is `window` beyond done().
+//
 // Nothing waits forever. The elements at done() are below every limit, so all ranks that have started send them. Turn 0
 // does not wait for another turn, and each other turn waits only for the one before.
 class OrderedReducer {
@@ -51,10 +54,18 @@ class OrderedReducer {
 
   // Takes a run that has a place and a valid block. Then merges own elements and kept runs as far as possible. For this
   // rank's elements it calls own(first, count, sums, begins), which adds them or, if `begins`, writes them. It passes
-  // complete sums to done(first, count, sums).
-  template <typename Own, typename Done>
-  void take(unsigned turn, size_t first, size_t count, std::span<const uint8_t> block, Own own, Done done) noexcept {
+  // complete sums to done(first, count, sums). If the coder rounds once, it calls neither, but gathered(first, count)
+  // for elements of which kept() has all contributions of other ranks.
+  template <typename Own, typename Done, typename Gathered>
+  void take(unsigned turn, size_t first, size_t count, std::span<const uint8_t> block, Own own, Done done,
+            Gathered gathered) noexcept {
     heard_[turn] = 1;
+    if (gathers()) {
+      keep(turn, first, count, block);
+      while (merged_[turn] < elements_ && marked(turn, mark_of(merged_[turn]))) pass(turn);
+      gather(gathered);
+      return;
+    }
     if (first == merged_[turn] && first + count <= open_to(turn)) {
       uint8_t* const sums = sums_at(first);
       (void)(turn == 0 ? coder_.decode(block, sums, count) : coder_.add(block, sums, count));
@@ -68,7 +79,12 @@ class OrderedReducer {
   // Merges this rank's own elements if they have the first turn, because no run has to arrive for that.
   template <typename Own, typename Done>
   void start(Own own, Done done) noexcept {
-    merge(0, own, done);
+    if (!gathers()) merge(0, own, done);
+  }
+
+  // Returns the kept elements of a turn from `first` on, for gathered().
+  [[nodiscard]] const uint8_t* kept(unsigned turn, size_t first) const noexcept {
+    return kept_.data() + turn * place_bytes_ + first % window_ * element_bytes_;
   }
 
   // Returns the limit of a turn if it is time to announce it, else 0. told() notes that it was announced.
@@ -96,6 +112,26 @@ class OrderedReducer {
   [[nodiscard]] size_t mark_of(size_t element) const noexcept { return element % window_ / granule_; }
   [[nodiscard]] bool marked(unsigned turn, size_t mark) const noexcept {
     return (marks_[turn * mark_words_ + mark / 64] >> (mark % 64) & 1) != 0;
+  }
+  [[nodiscard]] bool gathers() const noexcept { return coder_.rounds_once(); }
+  // Counts the granule after the elements that have arrived without a gap.
+  void pass(unsigned turn) noexcept {
+    const size_t mark = mark_of(merged_[turn]);
+    marks_[turn * mark_words_ + mark / 64] &= ~(uint64_t{1} << (mark % 64));
+    merged_[turn] = std::min(merged_[turn] + granule_, elements_);
+  }
+  // Passes on what has arrived from all ranks.
+  template <typename Gathered>
+  void gather(Gathered gathered) noexcept {
+    size_t end = elements_;
+    for (unsigned turn = 0; turn < turns_; ++turn) end = turn == own_ ? end : std::min(end, merged_[turn]);
+    if (done_ == end) return;
+    moved_ = true;
+    while (done_ < end) {
+      const size_t count = piece(done_, end);
+      gathered(done_, count);
+      done_ += count;
+    }
   }
   void keep(unsigned turn, size_t first, size_t count, std::span<const uint8_t> block) noexcept;
   [[nodiscard]] bool add_kept(unsigned turn) noexcept;

@@ -2,6 +2,7 @@
 #include "collectives/exchange/owner_algorithm.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "collectives/exchange/egress.h"
@@ -118,7 +119,18 @@ void OwnerAlgorithm::take_contribution(const Run& run, size_t link) noexcept {
         uint8_t* const to = it_.elements(own_, first);
         std::memcpy(to, sums, count * it_.coder.element_bytes());
         if (it_.sums_end()) it_.coder.finish(to, count, it_.context_of(own_, first, false).position);
-      });
+      },
+      [&](size_t first, size_t count) { sum_exactly(first, count); });
+}
+
+// Makes results of the elements of all ranks. Averages are complete then: it_.complete() does not divide them.
+void OwnerAlgorithm::sum_exactly(size_t first, size_t count) noexcept {
+  const unsigned world = parts_.config.world;
+  uint8_t* const own = it_.elements(own_, first);
+  std::array<const void*, kMaxWorld> in;
+  for (unsigned turn = 0; turn < world; ++turn) in[turn] = it_.memory->turns.kept(turn, first);
+  in[turn_of(parts_.config.rank)] = own;
+  it_.coder.sum_exactly(in.data(), world, it_.operation.reduction == Reduction::kAverage ? world : 1, own, count);
 }
 
 // Adds this rank's own elements, rounded like all contributions.

@@ -43,6 +43,7 @@ class OwnerAlgorithm final : public Algorithm {
   [[nodiscard]] bool has_room(const Run& run, size_t link, std::span<const Run> before) const noexcept;
   void begin_turns() noexcept;
   void take_contribution(const Run& run, size_t link) noexcept;
+  void sum_exactly(size_t first, size_t count) noexcept;
   void add_own(size_t first, size_t count, uint8_t* sums, bool begins) noexcept;
   void queue_results(Nanos now) noexcept;
   bool queue_result(size_t count, Nanos now) noexcept;

@@ -147,11 +147,18 @@ void end_connection(int fd) noexcept {
 
 uint32_t capabilities(const CodecRow& codec) noexcept {
   const std::pair<bool, uint32_t> all[] = {
-      {codec.exact(), GL_CODEC_EXACT},         {codec.feedback, GL_CODEC_FEEDBACK},
-      {codec.exact_sums, GL_CODEC_EXACT_SUMS}, {codec.adaptive, GL_CODEC_ADAPTIVE},
-      {!codec.is_additive, GL_CODEC_OWNED},    {codec.agreement != Agreement::kNone, GL_CODEC_AGREES},
-      {codec.passes != 0, GL_CODEC_LOOKS},     {codec.has_rate, GL_CODEC_RATE},
-      {codec.takes_lattice, GL_CODEC_LATTICE}, {codec.unbiased, GL_CODEC_UNBIASED},
+      {codec.exact(), GL_CODEC_EXACT},
+      {codec.feedback, GL_CODEC_FEEDBACK},
+      {codec.exact_sums, GL_CODEC_EXACT_SUMS},
+      {codec.adaptive, GL_CODEC_ADAPTIVE},
+      {!codec.is_additive, GL_CODEC_OWNED},
+      {codec.agreement != Agreement::kNone, GL_CODEC_AGREES},
+      {codec.passes != 0, GL_CODEC_LOOKS},
+      {codec.has_rate, GL_CODEC_RATE},
+      {codec.takes_lattice, GL_CODEC_LATTICE},
+      {codec.unbiased, GL_CODEC_UNBIASED},
+      {codec.serves != Serves::kFloat32, GL_CODEC_HALVES},
+      {codec.rounds_once, GL_CODEC_ROUNDS_ONCE},
   };
   uint32_t flags = 0;
   for (const auto& [has, flag] : all) flags |= has ? flag : 0;

@@ -115,6 +115,11 @@ void Session::find(const gl_codec_name& message) {
     if (!fits_packet(codec, packets_.mtu)) {
       return refuse(std::string(packet_fault(codec, packets_.mtu, packets_.around).view()));
     }
+    if (config_.local_reduce && codec.row().rounds_once) {
+      return refuse(codec.name() +
+                    " would round sums twice, because local_reduce adds up the trainers of a node first: use another "
+                    "codec, or set `local_reduce: false` on all nodes");
+    }
     gl_codec_name found{};
     found.type = GL_MSG_CODEC;
     found.id = static_cast<uint8_t>(codec.id());

@@ -154,9 +154,10 @@ Refusal read_operation(const gl_submission& entry, const SubmissionLimits& limit
   if (refusal.fault != TrainerFault::kNone || operation.kind == OpKind::kBarrier) return refusal;
   const bool feedback = (entry.flags & GL_FLAG_RESIDUAL) != 0;
   states = feedback ? codec.states() : 0;
+  const bool twice = limits.local_reduce && codec.row().rounds_once && adds_up(operation, codec);
   const bool owes = adds_up(operation, codec) && codec.has_feedback();
-  const bool sensible = root < limits.world && one_reduction && reduction_fits(operation) && (!feedback || owes) &&
-                        (!limits.local_reduce || fits_nodes(operation)) &&
+  const bool sensible = root < limits.world && one_reduction && !twice && reduction_fits(operation) &&
+                        (!feedback || owes) && (!limits.local_reduce || fits_nodes(operation)) &&
                         (!has_shares(operation.kind) || operation.pitch >= entry.count);
   if (!sensible) return {TrainerFault::kBadOperation};
 

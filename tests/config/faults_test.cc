@@ -264,6 +264,9 @@ TEST(Faults, World) {
   }
   EXPECT_EQ(fault_of(text), "n.yaml:2:11: trainers: 17 nodes with 16 trainers each are 272 ranks, allowed: up to 256");
   EXPECT_EQ(fault_of(text + "local_reduce: true"), "");
+  EXPECT_EQ(fault_of(text + "local_reduce: true\ncodec: exact"),
+            "n.yaml:23:8: codec: exact would round sums twice, because `local_reduce` adds up the trainers of a node "
+            "first, allowed: another codec, or `local_reduce: false`");
 }
 
 TEST(Faults, Ports) {

@@ -43,7 +43,7 @@ ExactSums::ExactSums(const Codec& codec, const SimInputs& inputs, unsigned ranks
 
 std::optional<ExactSums> ExactSums::of(const Codec& codec, const SimInputs& inputs, unsigned ranks, size_t floats,
                                        double largest) {
-  if (!codec.exact_sums() || floats == 0) return std::nullopt;
+  if (!codec.exact_sums() || codec.row().rounds_once || floats == 0) return std::nullopt;
   ExactSums sums(codec, inputs, ranks, floats, largest);
   if (sums.contributions_are_random()) return std::nullopt;
   return sums;

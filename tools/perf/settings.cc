@@ -236,7 +236,8 @@ std::vector<PerfCodec> perf_codecs(const PerfSettings& plan, PerfOp op) {
   if (reduces(perf_kind(op))) return plan.codecs;
   std::vector<PerfCodec> lossless;
   std::ranges::copy_if(plan.codecs, std::back_inserter(lossless), [](const PerfCodec& each) {
-    return each.there.row().exact() && !each.back && each.automatic.empty();
+    const CodecRow& row = each.there.row();  // copies do not differ by how sums are rounded
+    return row.exact() && !row.rounds_once && !each.back && each.automatic.empty();
   });
   if (!lossless.empty()) return lossless;
   return {{{.there = codec_of(FloatForm::kFp32, select_isa()), .back = {}}}};

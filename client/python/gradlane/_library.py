@@ -59,6 +59,8 @@ class Capability(enum.IntFlag):
     RATE = 128
     LATTICE = 256
     UNBIASED = 512
+    HALVES = 1024
+    ROUNDS_ONCE = 2048
 
 
 class Options(ctypes.Structure):

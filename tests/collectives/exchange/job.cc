@@ -138,7 +138,7 @@ Operation Job::operation(unsigned rank) {
   if (spec_.average) operation.reduction = Reduction::kAverage;
   operation.root = spec_.root;
   operation.count = spec_.count;
-  operation.codec = codec_;
+  operation.codec = rounds_once() ? find_codec(spec_.codec) : codec_;
   if (spec_.kind == OpKind::kAllToAll) operation.out = outs_[rank].data() + margin_;
   if (spec_.pick != Reduction::kSum) operation.reduction = spec_.pick;
   if (!spec_.strategy.empty()) operation.strategy = find_strategy(spec_.strategy);

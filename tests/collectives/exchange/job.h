@@ -70,6 +70,7 @@ class Job {
     size_t first;
     size_t count;
   };
+  [[nodiscard]] bool rounds_once() const { return spec_.codec == "exact" && is_floating(spec_.type) && world_ > 1; }
   [[nodiscard]] Range block(unsigned rank) const;
   [[nodiscard]] uint8_t* data(unsigned rank) { return tensors_[rank].data() + margin_; }
   [[nodiscard]] const uint8_t* data(unsigned rank) const { return tensors_[rank].data() + margin_; }
@@ -83,6 +84,7 @@ class Job {
   void expect_copy(Range range, unsigned from);
   // The next functions are in job_strategies.cc.
   void expect_owner_sum(Range range, unsigned first);
+  void expect_rounded_once(Range range);
   void expect_rings_sum(unsigned group);
   void expect_pick(Range range);
   void expect_reduce();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "collectives/strategy/codec_needs.h"
 #include "tests/collectives/exchange/exchange_fixture.h"
 
 namespace gradlane::test::strategies_test {
@@ -96,6 +97,27 @@ TEST_P(Strategies, AllTypesAndKinds) {
     }
   }
   run_all(specs);
+}
+
+TEST_P(Strategies, SumsAreRoundedOnce) {
+  if (!has_owners(find_strategy(strategy()), world())) return;  // no rank has all contributions
+  std::vector<JobSpec> specs;
+  for (const ElementType type : {kFloat32, kFloat64, kFloat16, kBfloat16}) {
+    for (JobSpec spec : kinds(strategy(), world(), 1237, "exact")) {
+      if (!reduces(spec.kind)) continue;
+      spec.type = type;
+      specs.push_back(spec);
+      spec.fill = Fill::kWild;
+      specs.push_back(spec);
+    }
+    specs.push_back({.kind = OpKind::kAllReduce,
+                     .count = 200'003,  // many windows of every owner
+                     .codec = "exact",
+                     .type = type,
+                     .strategy = strategy()});
+  }
+  run_all(specs);
+  run_all(specs, bad_weather());
 }
 
 TEST_P(Strategies, WildFloats) {

@@ -90,6 +90,9 @@ TEST_F(ServerTest, WelcomeSaysLocalReduce) {
   ASSERT_EQ(told.size(), 4U);
   EXPECT_EQ(told[0].trainer, 0U);
   EXPECT_EQ(told[3].trainer, 1U);
+  const Reply reply = ask(first, find_message("exact"));
+  EXPECT_EQ(reply.type(), GL_MSG_REFUSED);
+  EXPECT_EQ(reply.text().substr(0, 31), "exact would round sums twice, b");
 }
 
 TEST_F(ServerTest, WelcomeComesAfterAllLanesHaveAttached) {
@@ -287,7 +290,9 @@ TEST_F(ServerTest, TableOfCodecs) {
     EXPECT_EQ((told.flags & GL_CODEC_RATE) != 0, row.has_rate);
     EXPECT_EQ((told.flags & GL_CODEC_LATTICE) != 0, row.takes_lattice);
     EXPECT_EQ((told.flags & GL_CODEC_UNBIASED) != 0, row.unbiased);
-    EXPECT_EQ(told.flags >> 10, 0U);
+    EXPECT_EQ((told.flags & GL_CODEC_HALVES) != 0, row.serves != Serves::kFloat32);
+    EXPECT_EQ((told.flags & GL_CODEC_ROUNDS_ONCE) != 0, row.rounds_once);
+    EXPECT_EQ(told.flags >> 12, 0U);
     EXPECT_EQ(told.states, row.feedback ? row.states : 0);
     EXPECT_STREQ(told.prefix, row.prefix);
     EXPECT_STREQ(told.variant, row.variant != nullptr ? row.variant : "");

@@ -260,16 +260,16 @@ def check_errors(gradlane):
 
 def check_hashes(gradlane):
     """Checks the bits of sums as docs/determinism.md describes them, in the documented command."""
-    arguments = ["--nodes", "4", "--size", "1M", "--codec", "raw", "pack", "fixed:10", "--strategy", "ring", "direct",
-                 "rings:2", "--together", "1", "7"]
+    arguments = ["--nodes", "4", "--size", "1M", "--codec", "exact", "raw", "pack", "fixed:10", "--strategy", "ring",
+                 "direct", "rings:2", "aggregator:0", "--together", "1", "7"]
     rows = run_json(gradlane, arguments)
     hashes = {(row["codec"], row["strategy"], row["together"]): row["hash"] for row in rows}
-    assert len(hashes) == len(rows) == 18, rows
+    assert len(hashes) == len(rows) == 28, rows
     for (codec, strategy, together), value in hashes.items():
         if codec == "pack":
             assert value == hashes["raw", strategy, together], hashes
-        if codec == "fixed:10":
-            assert value == hashes["fixed:10", "ring", 1], hashes
+        if codec in ("exact", "fixed:10"):
+            assert value == hashes[codec, "direct", 1], hashes
         if codec == "raw" and strategy == "direct":
             assert value == hashes["raw", "ring", together], hashes
     assert len({value for (codec, *_), value in hashes.items() if codec == "raw"}) > 1, hashes

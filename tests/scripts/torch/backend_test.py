@@ -162,10 +162,10 @@ class Sums(Case):
         self.addCleanup(of_the_job.cache_clear)
         for name, wanted in (("fixed:adaptive:6", "raw"), ("fixed", "raw"), ("bf16", "bf16"), ("", None)):
             with unittest.mock.patch.dict(os.environ, GRADLANE_CODEC=name):
-                codec, bound = DefaultOptions.choose(5000)
+                codec, bound = DefaultOptions.choose(torch.ones(5000))
                 self.assertEqual(codec if bound is None else bound.codec(), wanted)
                 with gradlane.torch.use_codec("fp16"):
-                    self.assertEqual(DefaultOptions.choose(5000), ("fp16", None))
+                    self.assertEqual(DefaultOptions.choose(torch.ones(5000)), ("fp16", None))
             DefaultOptions.bounds.clear()
             of_the_job.cache_clear()
         for name in ("fixed:adaptive:20", "fixd"):

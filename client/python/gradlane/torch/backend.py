@@ -2,7 +2,8 @@
 
     torch.distributed.init_process_group("gradlane")
 
-Sums of float32 go through the codec, other data is exact. docs/pytorch.md lists the operations.
+Sums of float32, and with some codecs of other floating types, go through the codec. Other data is exact.
+docs/pytorch.md lists the operations.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class Group:
     # ---- Sums
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
-        """Runs all_reduce() with SUM, AVG, MIN or MAX, in place. Sums of float32 go through the codec of use_codec().
+        """Runs all_reduce() with SUM, AVG, MIN or MAX, in place. Sums go through the codec of use_codec().
         """
         return self._reduce("all_reduce", only(tensors, "all_reduce"), tensors, op_of(opts))
 
@@ -162,7 +163,7 @@ class Group:
             output.copy_(blocks[0])
         # The result is exact with an adaptive bound, which would need the whole result on all ranks.
         coded = kind["reduction"] == "sum"
-        codec, bound = DefaultOptions.choose(output.numel(), self._engine) if coded else (None, None)
+        codec, bound = DefaultOptions.choose(output, self._engine) if coded else (None, None)
         if bound is not None and self._engine is not None:
             codec = self._engine.codecs.exact
         return self._begin(outputs, "reduce_scatter", output, blocks, codec=codec, **kind)
@@ -177,8 +178,8 @@ class Group:
         if op == dist.ReduceOp.AVG and _whole(tensor.dtype):
             return self._reduce_whole(name, tensor, result, on_result)
         average = kind["average"]
-        coded = tensor.dtype == torch.float32 and kind["reduction"] == "sum"
-        codec, chosen = DefaultOptions.choose(tensor.numel(), self._engine) if coded else (None, None)
+        coded = kind["reduction"] == "sum"
+        codec, chosen = DefaultOptions.choose(tensor, self._engine) if coded else (None, None)
         kind["strategy"] = DefaultOptions.strategy
         if chosen is None:
             return self._begin(result, "all_reduce", tensor, codec=codec, on_result=on_result, noted=name, **kind)

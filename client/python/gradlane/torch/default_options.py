@@ -7,6 +7,8 @@ import functools
 import os
 from typing import ContextManager, Iterator
 
+import torch
+
 from .. import errors
 from .._arguments import strategy_name
 from .._library import EXACT_BELOW
@@ -25,14 +27,17 @@ class DefaultOptions:
     bounds: dict[int, AdaptiveBound] = {}  # bounds of fixed:adaptive, by number of elements
 
     @classmethod
-    def choose(cls, numel: int, engine: Engine | None = None) -> tuple[str | None, AdaptiveBound | None]:
-        """Returns (codec, None) for a sum of `numel` float32. For fixed:adaptive returns (None, bound), which chooses
-        the codec."""
-        if numel < EXACT_BELOW:
-            return None, None
+    def choose(cls, tensor: torch.Tensor, engine: Engine | None = None) -> tuple[str | None, AdaptiveBound | None]:
+        """Returns (codec, None) for a sum of such tensors. For fixed:adaptive returns (None, bound), which chooses the
+        codec; or (None, None) for tensors that it does not serve."""
         name = cls.name or of_the_job()
+        if not is_adaptive(name):
+            return name, None
+        numel = tensor.numel()
+        if tensor.dtype != torch.float32 or numel < EXACT_BELOW:
+            return None, None
         bound = cls.bounds.get(numel) or bound_of(name, engine, _WINDOW)
-        if bound is None or not is_adaptive(name):
+        if bound is None:
             return name, None
         cls.bounds[numel] = bound
         return None, bound

@@ -249,7 +249,7 @@ class Engine:
         """All-reduces the tensor in place: to the sum or mean of the ranks' tensors, or their `reduction`, "min" or
         "max".
 
-        `codec` is for float32; None: the daemon's. If it is a function, it is called when all earlier operations have
+        `codec` None is the daemon's. If it is a function, it is called when all earlier operations have
         ended. `residual` is for error feedback: float32 of zeros(), with as many elements as the tensor. A codec with
         several states needs a row of that size for each. `strategy` None is the daemon's. With `pieces` False the sum
         is one operation of the daemon, so that a codec sees the whole tensor. The tensor must then be of zeros().
@@ -399,9 +399,8 @@ class Engine:
                 f"gradlane: codec {codec!r} is not for single operations; use a gradlane.AdaptiveBound per tensor: "
                 "pass its codec() and call its update()"
             )
-        if operand.type != Type.FLOAT32:
-            return None
-        return codec
+        # The library knows which codecs serve other types.
+        return None if callable(codec) and operand.type != Type.FLOAT32 else codec
 
     def _match(self, name: str, one: staging.Operand, many: Sequence[staging.Operand]) -> None:
         if len(many) != self.world:

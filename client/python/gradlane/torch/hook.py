@@ -184,6 +184,8 @@ class State:
         if buffer.dtype == torch.float32:
             codec = self._plan.codec(self._step) if kept.bound is None else kept.bound.codec()
             residual = kept.residual
+        elif kept.bound is None and not is_adaptive(self._plan.codec(self._step)):
+            codec = self._plan.codec(self._step)  # some codecs serve other floating types, too
         if self._step < self._plan.warmup and codec is not None:
             codec = self._engine.codecs.exact
         exact = codec == self._engine.codecs.exact

@@ -64,13 +64,14 @@ class FastPath {
                   gradlane_outcome* outcome) {
     const size_t count = static_cast<size_t>(tensor.numel());
     const gradlane_reduction reduction = reduction_of(options);
-    const bool coded = tensor.scalar_type() == at::kFloat && reduction == GRADLANE_SUM && count >= GRADLANE_EXACT_BELOW;
+    const bool sum = reduction == GRADLANE_SUM;
+    const bool coded = tensor.scalar_type() == at::kFloat && sum && count >= GRADLANE_EXACT_BELOW;
     std::optional<std::string> codec;
     std::optional<std::string> strategy;
     {
       const std::lock_guard lock(mutex_);
       if (coded && !coded_) return false;
-      if (coded) codec = codec_;
+      if (sum && coded_) codec = codec_;
       strategy = strategy_;
     }
     gradlane_how how = GRADLANE_HOW_INIT;

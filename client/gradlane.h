@@ -35,7 +35,8 @@ extern "C" {
 //   7: operations on ordinary memory
 //   8: gradlane_get_cause() and gradlane_refused_by()
 //   9: `blocks` of gradlane_how, tasks, and gradlane_share()
-#define GRADLANE_API_VERSION 9
+//   10: hashes of results
+#define GRADLANE_API_VERSION 10
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
 
@@ -250,10 +251,16 @@ typedef struct gradlane_how {
   // until the request is over. `data` then has `count` elements: the result of reduce-scatter, or this rank's block of
   // all-gather, which is also copied to blocks[rank].
   void* const* blocks;
+  // The library writes the hash of the result here when the operation succeeds. NULL: it computes none. The hash is
+  // gradlane_hash() of the bytes that this rank has received. After all-reduce, all-gather and broadcast, it is the
+  // same on all ranks; `blocks` count one after the other. After reduce-scatter and scatter, it covers block `rank`,
+  // after all-to-all `out`. Ranks that reduce and gather give no result have the hash of no bytes. The pointer must be
+  // valid until the request is over.
+  uint64_t* hash;
 } gradlane_how;
 
 #define GRADLANE_HOW_INIT \
-  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0, 0, NULL }
+  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0, 0, NULL, NULL }
 
 gradlane_code gradlane_all_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type,
                                   const gradlane_how* how, gradlane_request* request);
@@ -330,18 +337,20 @@ typedef enum gradlane_collective {
 
 #define GRADLANE_ASKS 1u   // gradlane_next() says when it is this task's turn; gradlane_answer() lets it begin
 #define GRADLANE_FAILS 2u  // for the thread of gradlane_next() only: the task fails at its place in the order
+// The result joins `results_hash` of gradlane_figures. The flag has no effect on reduce-scatter and barrier.
+#define GRADLANE_HASHES 4u
 
 typedef struct gradlane_task {
   size_t struct_size;  // sizeof(gradlane_task)
   int collective;      // a gradlane_collective
   int type;            // a gradlane_type
   int root;            // root rank of a broadcast
-  unsigned flags;      // GRADLANE_ASKS, GRADLANE_FAILS
+  unsigned flags;      // GRADLANE_ASKS, GRADLANE_FAILS, GRADLANE_HASHES
   void* data;          // as for the function of the collective; it must stay until the task has ended
   size_t count;
-  // Options, as for other operations, or NULL. The struct is copied; the memory of data, residual and blocks is not.
-  // Its has_tag is ignored. The library makes the tag from the task, the number of tasks before it, and which of these
-  // failed.
+  // Options, as for other operations, or NULL. The struct is copied; what data, residual, blocks and hash point to is
+  // not. Its has_tag is ignored. The library makes the tag from the task, the number of tasks before it, and which of
+  // these failed.
   const gradlane_how* how;
   const char* what;  // text that ranks must agree on as well, such as the tensor's name, or NULL
   uint64_t user;     // value for the caller, which gradlane_outcome returns
@@ -452,6 +461,11 @@ typedef struct gradlane_figures {
   uint64_t lossy_zeroed;      // number of these that became zero
   double lossy_squares;       // sum of the squares of the values
   double lossy_lost_squares;  // sum of the squares of what rounding has taken from them
+  // Running hash of the results of tasks with GRADLANE_HASHES: all-reduces, all-gathers and broadcasts that succeeded.
+  // It is the same on all ranks that have the same number of them. It is 0 at first. A result with hash h changes it to
+  // gradlane_hash() of 16 bytes: the old results_hash and h.
+  uint64_t hashed_results;  // number of these results
+  uint64_t results_hash;
 } gradlane_figures;
 
 // Gets figures since the context was opened. Figures of packets are those at the latest completion. If no operation
@@ -471,6 +485,10 @@ const char* gradlane_warning(gradlane_context* gl);
 // machine. So all ranks, which have the same result of an all-reduce, make the same decisions by it. The sum is NaN or
 // Inf if data has one. It needs no context, and any thread may call it.
 double gradlane_sum_of_squares(const float* data, size_t count);
+
+// Returns XXH64 of these bytes, with seed 0, as `xxhsum -H64` prints it. It needs no context, and any thread may call
+// it. `data` may be NULL if there are no bytes.
+uint64_t gradlane_hash(const void* data, size_t bytes);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -304,6 +304,7 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   if (code == GRADLANE_OK) code = check_part(gl, kind, &how);
   if (code != GRADLANE_OK) return code;
   out->rows = how.blocks;
+  out->hash = how.hash;
   size_t bytes = 0;
   code = divide_into_parts(gl, kind, count, &kTypes[type], how.part_bytes, out, &bytes);
   if (code != GRADLANE_OK) return code;

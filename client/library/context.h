@@ -130,6 +130,7 @@ struct gl_operation {
   bool blocks;                      // each rank has a block
   bool staged;                      // the data is not in shared memory: parts are copied
   void* const* rows;                // addresses of the ranks' blocks (gradlane_how); NULL: they lie in `data`
+  uint64_t* hash;                   // where the hash of the result goes; NULL: nobody wants it
   bool adds_residual;               // too small for a codec: the call adds the residual to the data
   bool adds_all_states;  // with `adds_residual`: other states are added, too; they are residuals of sum owners
   // candidates to choose from when it has its turn; NULL: strategy and codec are known
@@ -252,7 +253,9 @@ struct gradlane_context {
   size_t over;       // number of requests in state GL_OVER, without internal ones
   uint64_t started;  // number of requests, ever
   uint64_t next_tag;
-  uint64_t operations;  // number of operations that have ended
+  uint64_t operations;      // number of operations that have ended
+  uint64_t hashed_results;  // as in gradlane_figures
+  uint64_t results_hash;
 
   // Requests and parts on their way to the daemon. Cancels are sent first, then a resume, then requests of which not
   // all parts have begun.

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/library/hash.h"
 #include "client/library/loss.h"
 
 static const uint64_t kIndexMask = (UINT64_C(1) << GL_INDEX_BITS) - 1;
@@ -134,6 +135,41 @@ static void end_in_class(gradlane_context* gl, struct gl_request* request) {
   if (request->code == GRADLANE_OK) gl_tuner_note(&it->tuner, &request->turn, request->ns, bytes);
 }
 
+// Returns the hash of the bytes that this rank has received.
+static uint64_t hash_result(const gradlane_context* gl, const struct gl_operation* operation) {
+  const struct gl_submission* const submission = &operation->submission;
+  const uint32_t rank = gl->welcome.rank;
+  const size_t block = submission->count * operation->width;
+  struct gl_range result = operation->data;
+  struct gl_hash hash;
+  gl_start_hash(&hash);
+  switch (submission->kind) {
+    case GL_REDUCE_SCATTER:
+    case GL_SCATTER:
+      if (operation->rows == NULL) result = (struct gl_range){.base = result.base + rank * block, .bytes = block};
+      break;
+    case GL_ALL_GATHER:
+      for (uint32_t i = 0; operation->rows != NULL && i < gl->welcome.world; ++i) {
+        gl_add_to_hash(&hash, operation->rows[i], block);
+      }
+      if (operation->rows != NULL) result.bytes = 0;
+      break;
+    case GL_REDUCE:
+      if (submission->root != rank) result.bytes = 0;
+      break;
+    case GL_GATHER:
+      if (submission->block_root != rank) result.bytes = 0;
+      break;
+    case GL_ALL_TO_ALL:
+      result = operation->residual;
+      break;
+    default:
+      break;
+  }
+  gl_add_to_hash(&hash, result.base, result.bytes);
+  return gl_end_hash(&hash);
+}
+
 void gl_end_request(gradlane_context* gl, struct gl_request* request) {
   end_in_class(gl, request);
   if (request->internal) {
@@ -144,7 +180,11 @@ void gl_end_request(gradlane_context* gl, struct gl_request* request) {
   // Some lanes may have updated their part of the residual, others cleared it or never touched it. Clearing gives all
   // of it one state.
   if (request->code == GRADLANE_FAILED) gl_clear_states(&request->operation);
-  if (request->code == GRADLANE_OK) gl_note_loss(gl, &request->operation, &request->loss);
+  if (request->code == GRADLANE_OK) {
+    gl_note_loss(gl, &request->operation, &request->loss);
+    uint64_t* const hash = request->operation.hash;
+    if (hash != NULL) *hash = hash_result(gl, &request->operation);
+  }
   request->state = GL_OVER;
   ++gl->over;
   ++gl->operations;

@@ -36,7 +36,8 @@ struct task {
   gradlane_how how;
   char codec[2 * GL_NAME + 1];
   char strategy[GL_NAME + 1];
-  void** rows;  // copy of `how.blocks`
+  void** rows;    // copy of `how.blocks`
+  uint64_t hash;  // where the hash goes if GRADLANE_HASHES is set and `how` names no place
   uint64_t bytes;
   uint64_t identity;   // hash of what ranks must agree on
   bool fails_at_turn;  // an earlier task has failed, so this one fails when it has its turn
@@ -92,9 +93,20 @@ static void note_failure(gradlane_context* gl, const struct task* it) {
   }
 }
 
+// Adds the result to the running hash. Tasks end in the same order on all ranks.
+static void add_result(gradlane_context* gl, const struct task* it) {
+  const int collective = it->given.collective;
+  if ((it->given.flags & GRADLANE_HASHES) == 0 || it->code != GRADLANE_OK) return;
+  if (collective == GRADLANE_REDUCE_SCATTER || collective == GRADLANE_BARRIER) return;
+  const uint64_t pair[] = {gl->results_hash, *it->how.hash};
+  gl->results_hash = gradlane_hash(pair, sizeof(pair));
+  ++gl->hashed_results;
+}
+
 static void end_task(gradlane_context* gl, struct task* it, gradlane_code code) {
   it->state = TASK_OVER;
   it->code = code;
+  add_result(gl, it);
   const int64_t took_us = gl_now_us() - it->begun_us;
   if (code != GRADLANE_OK && !it->fails_at_turn) {
     it->cause = code == GRADLANE_FAILED ? gl->base.cause : GRADLANE_CAUSE_NONE;
@@ -206,11 +218,12 @@ static gradlane_code check_task(gradlane_context* gl, const gradlane_task* task)
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "gradlane_add: there is no type %d", task->type);
   }
   const bool is_own = gl->tasks->has_reporter && pthread_equal(gl->tasks->reporter, pthread_self());
-  const unsigned known = is_own ? GRADLANE_FAILS : GRADLANE_ASKS;
+  const unsigned known = GRADLANE_HASHES | (is_own ? GRADLANE_FAILS : GRADLANE_ASKS);
   if ((task->flags & ~known) != 0) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "gradlane_add: flags are %u; %s the thread of gradlane_next() only %s is allowed", task->flags,
-                   is_own ? "in" : "outside", is_own ? "GRADLANE_FAILS" : "GRADLANE_ASKS");
+    return gl_fail(
+        gl, GRADLANE_BAD_ARGUMENT,
+        "gradlane_add: flags are %u; %s the thread of gradlane_next() only GRADLANE_HASHES and %s are allowed",
+        task->flags, is_own ? "in" : "outside", is_own ? "GRADLANE_FAILS" : "GRADLANE_ASKS");
   }
   if (gl->gone) return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
   return GRADLANE_OK;
@@ -264,6 +277,7 @@ static void fill_task(gradlane_context* gl, struct task* it, const gradlane_task
     memcpy(it->rows, how->blocks, gl->welcome.world * sizeof(*it->rows));
     it->how.blocks = it->rows;
   }
+  if ((task->flags & GRADLANE_HASHES) != 0 && how->hash == NULL) it->how.hash = &it->hash;
   const bool has_blocks = task->collective == GRADLANE_REDUCE_SCATTER || task->collective == GRADLANE_ALL_GATHER;
   it->bytes = (uint64_t)task->count * kElement[task->type] * (has_blocks ? gl->welcome.world : 1);
   it->identity = identity_of(it, task->what);

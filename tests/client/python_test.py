@@ -152,6 +152,20 @@ class Operations(unittest.TestCase):
         with self.assertRaisesRegex(gradlane.BadArgument, f"root is {gl.world} .int.; allowed: a whole"):
             gl.broadcast(gl.zeros(1), root=gl.world)
 
+    def test_hashes(self):
+        """All ranks have the same hash of a result, which is that of its bytes in C order."""
+        hashes = gl.zeros(gl.world, numpy.uint64)
+        for data in (gl.zeros((50, 41)), numpy.zeros((30, 33)).T, numpy.zeros(100, bool), numpy.zeros(0)):
+            data[...] = gl.rank + 1
+            hashes[gl.rank] = gl.hash_of(gl.all_reduce(data))
+            gl.all_gather(hashes)
+            self.assertEqual(set(hashes.tolist()), {gl.hash_of(data)})
+            self.assertEqual(gl.hash_of(data), gl.hash_of(numpy.frombuffer(data.tobytes(), numpy.uint8)))
+        self.assertEqual(gl.hash_of(numpy.frombuffer(b"abc", numpy.uint8)), 0x44BC2CF5AD770999)
+        for wrong in (b"abc", numpy.array([None])):
+            with self.assertRaisesRegex(gradlane.BadArgument, "a NumPy array of any type but objects"):
+                gl.hash_of(wrong)
+
     def test_error_feedback(self):
         # 0.3 * 2^-9 is rounded to zero in fixed:10. Error feedback must keep it.
         steps = 40

@@ -246,7 +246,7 @@ TEST_F(Tasks, FlagsThatDoNotFit) {
   EXPECT_EQ(add(kLarge, 1), GRADLANE_PENDING);
   ASSERT_EQ(next(), GRADLANE_OK);
   EXPECT_EQ(add_here(300, 2, GRADLANE_ASKS), GRADLANE_BAD_ARGUMENT);
-  EXPECT_TRUE(contains(static_cast<const char*>(added_.text), "only GRADLANE_FAILS is allowed"));
+  EXPECT_TRUE(contains(static_cast<const char*>(added_.text), "only GRADLANE_HASHES and GRADLANE_FAILS are allowed"));
 }
 
 TEST_F(Tasks, NextIsForOneThread) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <type_traits>
@@ -318,18 +317,6 @@ size_t PerfData::count_wrong_with_states(PerfOp op, const PerfCodec& codec, cons
   const size_t n = all ? count : count / world_;
   const size_t first = all ? 0 : rank_ * n;
   return checker.count_wrong_with_states(world_, first, result + first, state_change + first, n);
-}
-
-uint64_t hash_bytes(const void* data, size_t bytes) noexcept {
-  const unsigned char* const p = static_cast<const unsigned char*>(data);
-  uint64_t hash = bytes;
-  for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
-    uint64_t word = 0;
-    std::memcpy(&word, p + at, std::min(sizeof word, bytes - at));
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 32;
-  }
-  return hash;
 }
 
 }  // namespace gradlane

@@ -52,7 +52,4 @@ class PerfData {
   SimInputs inputs_;
 };
 
-// Returns a hash. It is equal for equal bytes, and almost never equal for others.
-[[nodiscard]] uint64_t hash_bytes(const void* data, size_t bytes) noexcept;
-
 }  // namespace gradlane

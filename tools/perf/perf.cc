@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "client/gradlane.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/report.h"
 #include "tools/perf/chosen.h"
@@ -233,7 +234,7 @@ class Perf {
           before.empty() ? data_.count_wrong(candidate.op, candidate.strategy, candidate.codec, tensor, count_, divided)
                          : count_wrong_with_states(candidate, before));
       if (candidate.op == PerfOp::kReduceScatter) continue;  // each rank has another block
-      const int64_t hash = static_cast<int64_t>(hash_bytes(tensor, bytes_));
+      const int64_t hash = static_cast<int64_t>(gradlane_hash(tensor, bytes_));
       const std::vector<int64_t> hashes = trainer_.gather({&hash, 1});
       for (const int64_t each : hashes) wrong += each == hashes.front() ? 0 : 1;
     }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "client/gradlane.h"
 #include "collectives/strategy/codec_needs.h"
 #include "sim/simnet.h"
 #include "sim/tensors.h"
@@ -286,7 +287,7 @@ SimRow run_row(const SimSettings& plan, const SimCandidate& candidate, size_t to
     row.wrong = row.nodes * tensors.elements();
   }
   if (op == OpKind::kAllReduce) {
-    if (row.failure.empty()) row.hash = hash_bytes(tensors.of(0).data(), row.bytes);
+    if (row.failure.empty()) row.hash = gradlane_hash(tensors.of(0).data(), row.bytes);
     row.wa_seconds = aggregator_seconds(plan, row.nodes);
     if (candidate.strategy.kind == StrategyId::Kind::kAggregator) {
       row.star_seconds = star_seconds(plan, row.nodes, candidate.strategy.stream);

@@ -410,6 +410,22 @@ class Context(Direct):
             self._connection.check(errors.Code.NO_MEMORY)
         return fd
 
+    def hash_of(self, array: NDArray[Any]) -> int:
+        """Returns a 64-bit hash of the array's elements in C order: XXH64 with seed 0, as `xxhsum -H64` has it.
+
+        Results of all_reduce(), all_gather() and broadcast() have the same hash on all ranks.
+
+            gl.all_reduce(gradients)
+            print(f"step {step}: {gl.hash_of(gradients):016x}")
+
+        Raises BadArgument for anything but an array, and for arrays of objects.
+        """
+        if not isinstance(array, numpy.ndarray) or array.dtype.hasobject:
+            raise _arguments.wrong("array", array, "a NumPy array of any type but objects")
+        flat = numpy.ascontiguousarray(array)
+        value: int = self._lib.gradlane_hash(flat.ctypes.data, flat.nbytes)
+        return value
+
     def figures(self) -> Figures:
         """Returns what this rank has sent since the context was opened, as of its latest operation or some 100 ms ago.
         """

@@ -9,7 +9,7 @@ import pathlib
 
 from . import errors
 
-API_VERSION = 9
+API_VERSION = 10
 EXACT_BELOW = 1024  # GRADLANE_EXACT_BELOW: sums of fewer float32 elements are exact with any codec
 
 
@@ -43,7 +43,7 @@ class Collective(enum.IntEnum):
     BARRIER = 5
 
 
-ASKS, FAILS = 1, 2  # GRADLANE_ASKS, GRADLANE_FAILS
+ASKS, FAILS, HASHES = 1, 2, 4  # GRADLANE_ASKS, GRADLANE_FAILS, GRADLANE_HASHES
 
 
 class Capability(enum.IntFlag):
@@ -96,6 +96,7 @@ class How(ctypes.Structure):
         ("state_pitch", ctypes.c_size_t),
         ("part_bytes", ctypes.c_size_t),
         ("blocks", ctypes.POINTER(ctypes.c_void_p)),
+        ("hash", ctypes.POINTER(ctypes.c_uint64)),
     ]
 
 
@@ -148,6 +149,8 @@ class Figures(ctypes.Structure):
         ("lossy_zeroed", ctypes.c_uint64),
         ("lossy_squares", ctypes.c_double),
         ("lossy_lost_squares", ctypes.c_double),
+        ("hashed_results", ctypes.c_uint64),
+        ("results_hash", ctypes.c_uint64),
     ]
 
 
@@ -228,6 +231,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "gradlane_answer": (integer, [context, integer, ctypes.c_char_p]),
         "gradlane_get_figures": (integer, [context, ctypes.POINTER(Figures)]),
         "gradlane_sum_of_squares": (ctypes.c_double, [context, size]),
+        "gradlane_hash": (ctypes.c_uint64, [context, size]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(lib, name)

@@ -306,18 +306,6 @@ TEST(PerfData, TwoCodecs) {
   EXPECT_GT(wrong("fixed:8", "fixed:10"), kCount / 4);
 }
 
-TEST(PerfData, HashesTellBytesApart) {
-  std::vector<uint8_t> bytes(1003, 7);
-  const uint64_t hash = hash_bytes(bytes.data(), bytes.size());
-  EXPECT_EQ(hash_bytes(std::vector<uint8_t>(bytes).data(), bytes.size()), hash);
-  EXPECT_NE(hash_bytes(bytes.data(), bytes.size() - 1), hash);
-  for (const size_t at : {size_t{0}, size_t{500}, bytes.size() - 1}) {
-    bytes[at] ^= 1;
-    EXPECT_NE(hash_bytes(bytes.data(), bytes.size()), hash) << at;
-    bytes[at] ^= 1;
-  }
-}
-
 TEST(PerfSettings, Sizes) {
   const auto sizes = [](const char* begin, const char* end, const char* factor) {
     PerfOptions options;

@@ -3,13 +3,14 @@
 
 import unittest
 
+import numpy
 import torch
 import torch.distributed as dist
 
 import gradlane
 import gradlane.torch
 from gradlane.torch import replicas
-from tests.scripts.torch.ddp import RANK, WORLD
+from tests.scripts.torch.ddp import BACKEND, RANK, WORLD
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128)
 
@@ -143,6 +144,57 @@ class Replicas(unittest.TestCase):
     def test_refused(self):
         with self.assertRaisesRegex(gradlane.BadArgument, "every"):
             gradlane.torch.check_replicas(self.model, every=-1)
+
+
+@unittest.skipUnless(BACKEND == "gradlane" and WORLD > 1, "results of gradlane")
+class Results(unittest.TestCase):
+    def setUp(self):
+        gradlane.torch.hash_results()
+        self.addCleanup(gradlane.torch.hash_results, False)
+
+    def fold(self, before, result):
+        """Returns the count and the hash that follow `before` after this result."""
+        hash_of = gradlane.torch.Engine.existing()._context.hash_of
+        return before[0] + 1, hash_of(numpy.array([before[1], hash_of(result.numpy())], numpy.uint64))
+
+    def test_hash(self):
+        before = gradlane.torch.results_hash()
+        data, blocks = torch.full((3000,), RANK + 1.5), [torch.zeros(777) for _ in range(WORLD)]
+        large = torch.full((1 << 20,), RANK + 0.5)
+        for call, result in ((lambda: dist.all_reduce(data), lambda: data), (lambda: dist.all_reduce(large), lambda: large),
+                             (lambda: dist.broadcast(data, WORLD - 1), lambda: data),
+                             (lambda: dist.all_gather(blocks, data[RANK:RANK + 777]), lambda: torch.cat(blocks))):
+            call()
+            after = gradlane.torch.results_hash()
+            self.assertEqual(after, self.fold(before, result()))
+            before = after
+        dist.reduce_scatter(torch.zeros(10), [torch.ones(10)] * WORLD)
+        dist.barrier()
+        self.assertEqual(gradlane.torch.results_hash(), before)
+        gradlane.torch.hash_results(False)
+        dist.all_reduce(data)
+        self.assertEqual(gradlane.torch.results_hash(), before)
+
+    def test_one_result_of_one_rank(self):
+        """A difference is noticed by the hash of results, before it reaches the model."""
+        torch.manual_seed(3)
+        model, wrong = torch.nn.Linear(3, 4), WORLD - 1
+        blocks = [torch.zeros(100) for _ in range(WORLD)]
+        dist.all_gather(blocks, torch.full((100,), float(RANK)))
+        self.assertEqual(raised(lambda: gradlane.torch.check_replicas(model)), "nothing")
+        if RANK == wrong:  # the blocks overwrite each other, so that the result is wrong on this rank
+            blocks = blocks[:1] * WORLD
+        dist.all_gather(blocks, torch.full((100,), float(RANK)))
+        text = raised(lambda: gradlane.torch.check_replicas(model))
+        self.assertRegex(text, r"^gradlane: the hashes of the first \d+ results differ between ranks: .*All parameters are")
+        if WORLD > 2:
+            self.assertRegex(text, rf"ranks: rank {wrong} has \w{{16}}, the other {WORLD - 1} ranks \w{{16}}\. Possible")
+        if RANK == wrong:
+            flip(model.weight, 0)
+        text = raised(lambda: gradlane.torch.check_replicas(model))
+        self.assertRegex(text, r"(?s)^gradlane: the hashes of .*operation\ngradlane: 1 of 2 parameters differ .*: weight: ")
+        gradlane.torch.hash_results(False)
+        self.assertRegex(raised(lambda: gradlane.torch.check_replicas(model)), "^gradlane: 1 of 2 parameters differ ")
 
 
 class Words(unittest.TestCase):

@@ -27,12 +27,12 @@ from .bootstrap.launchers import environment, init
 from .call_statistics import explain
 from .profiling import profile
 from .replicas import check_replicas
-from .default_options import use_codec, use_strategy
+from .default_options import hash_results, results_hash, use_codec, use_strategy
 from .spans import Spans
 
 __all__ = [
-    "Engine", "Spans", "State", "check_replicas", "empty", "environment", "explain", "fsdp", "hook", "hsdp", "init",
-    "profile", "use_codec", "use_strategy", "zeros",
+    "Engine", "Spans", "State", "check_replicas", "empty", "environment", "explain", "fsdp", "hash_results", "hook",
+    "hsdp", "init", "profile", "results_hash", "use_codec", "use_strategy", "zeros",
 ]
 
 backend.register()

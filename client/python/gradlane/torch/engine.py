@@ -60,7 +60,8 @@ class Engine:
     - on_data(tensor): called with the host copy of data on a GPU, before it is exchanged.
 
     `rank`, `world`, `codec` and `strategies` are as in gradlane.Context. `codecs` are names of the daemon's codecs.
-    fast_path() and tell() are those of Tasks. `is_subgroup` says whether open_subgroup() has made the engine.
+    fast_path(), tell() and results_hash() are those of Tasks. `is_subgroup` says whether open_subgroup() has made the
+    engine.
     """
 
     socket: str | None = None  # socket of the job's own daemon; None: GRADLANE_SOCKET, or the one that is found
@@ -173,6 +174,7 @@ class Engine:
         self._tasks = Tasks(connected._connection, open_subgroup or Engine.socket)
         self._memory = self._tasks.memory
         self.fast_path, self.tell = self._tasks.fast_path, self._tasks.tell
+        self.results_hash = self._tasks.results_hash
         trainers: int = connected._lib.gradlane_local_reduce(connected._connection.handle)
         self._local_reduce = trainers != 0
         # Residual scale. With local_reduce the trainers of a node are summed first, and the residual of an average is

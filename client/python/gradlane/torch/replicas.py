@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 
 from .. import _arguments, errors
+from .default_options import results_hash
+from .tasks import Tasks
 
 _MOST = 5  # largest number of parameters, of values of each, and of ranks with a value that an error lists
 
@@ -28,9 +30,13 @@ def check_replicas(model: torch.nn.Module, every: int = 0, *, buffers: bool = Fa
       makes them equal.
     - process_group: group of the ranks. None: all ranks.
 
-    A check costs a CRC-32 of each parameter and an all-reduce of 16 bytes, and more only if something differs. A
+    A check costs a CRC-32 of each parameter and an all-reduce of 48 bytes, and more only if something differs. A
     difference is missed with a probability of 2^-32, if values have the same CRC. Raises BadArgument for parameters
     that are sharded.
+
+    After hash_results(), a check of all ranks also compares results_hash(). So it notices a result of gradlane that
+    differs on a rank even if no parameter differs yet. It skips this if ranks have different numbers of results, as
+    after a failure.
     """
     _arguments.whole("every", every, 0, 1 << 62)
     if every == 0:
@@ -55,17 +61,28 @@ def check_replicas(model: torch.nn.Module, every: int = 0, *, buffers: bool = Fa
 def _check(model: torch.nn.Module, buffers: bool, group: Any, when: str) -> None:
     said = _said(model, buffers)
     whole = hashlib.blake2b(repr(list(said.items())).encode(), digest_size=8).digest()
-    number = int.from_bytes(whole, "little", signed=True)
-    least = torch.tensor([number, ~number], device=_device(model, buffers))
+    count, value = results_hash() if group is None and Tasks.hashes else (0, 0)
+    numbers = torch.tensor([int.from_bytes(whole, "little", signed=True), count, value - (1 << 63)])
+    least = torch.cat([numbers, ~numbers]).to(_device(model, buffers))
     dist.all_reduce(least, op=dist.ReduceOp.MIN, group=group)
-    if least[0] == ~least[1]:  # minimum and maximum of all ranks are equal
+    # A number is the same on all ranks if its minimum and maximum are equal.
+    same, same_count, same_results = (least[:3] == ~least[3:]).tolist()
+    if same and (same_results or not same_count):
         return
     everybody: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(everybody, said, group=group)
+    dist.all_gather_object(everybody, (said, f"{value:016x}"), group=group)
     ranks: Sequence[int] = range(len(everybody))
     if group is not None:
         ranks = [dist.get_global_rank(group, rank) for rank in ranks]
-    raise errors.error(errors.Code.FAILED, _difference(everybody, ranks, when))
+    texts = []
+    if same_count and not same_results:
+        who = _who([value for _, value in everybody], ranks)
+        texts.append(f"gradlane: the hashes of the first {count} results differ between ranks{when}: {who}. Possible "
+                     "causes: bad memory, a write to a tensor during an operation"
+                     + (". All parameters are equal" if same else ""))
+    if not same:
+        texts.append(_difference([said for said, _ in everybody], ranks, when))
+    raise errors.error(errors.Code.FAILED, "\n".join(texts))
 
 
 def _device(model: torch.nn.Module, buffers: bool) -> torch.device:

@@ -35,6 +35,8 @@ class Tasks:
     own: socket of the daemon, if the job has started it.
     """
 
+    hashes = False  # whether results join results_hash(), for all connections of the process
+
     def __init__(self, connection: _buffers.Connection, own: str | None = None) -> None:
         interrupts.clear()
         self.lock = threading.RLock()  # guards the memory and the fields below
@@ -113,7 +115,15 @@ class Tasks:
         """Sets codec and strategy of later all-reduces of the fast path. coded: whether it may run sums that a codec
         applies to."""
         if self._fast_path is not None:
-            self._fast_path.set(codec, strategy, coded)
+            self._fast_path.set(codec, strategy, coded, Tasks.hashes)
+
+    def results_hash(self) -> tuple[int, int]:
+        """Returns the number of hashed results so far, and their running hash (gradlane_figures). Raises DaemonGone."""
+        figures = _library.Figures(ctypes.sizeof(_library.Figures))
+        with self.lock:
+            self.check()
+            self._connection.check(self._lib.gradlane_get_figures(self._handle, figures))
+        return figures.hashed_results, figures.results_hash
 
     def close(self, disconnect: Callable[[], None], silent: bool = False) -> None:
         """Calls `disconnect`. Unfinished operations fail. silent: threads that wait for them do not wake up."""
@@ -176,7 +186,7 @@ class Tasks:
         """Adds all pieces in one step, which Ctrl-C does not divide. The caller holds the lock. ends: the pieces'
         outcomes are added to it, by `user`."""
         self._ensure_thread()
-        flags = _library.ASKS if operation.asks else 0
+        flags = (_library.ASKS if operation.asks else 0) | (_library.HASHES if Tasks.hashes else 0)
         users = list(itertools.islice(self._users, operation.piece_count))
         tasks = [operation.task(piece, user, flags) for piece, user in enumerate(users)]
         outcomes = [_library.Outcome() for _ in users]
@@ -212,7 +222,7 @@ class Tasks:
                 operation.fail(error)
             end = _library.Outcome()
             # A piece that has failed keeps its place in the order, because other ranks may have begun it.
-            flags = 0 if operation.error is None else _library.FAILS
+            flags = (0 if operation.error is None else _library.FAILS) | (_library.HASHES if Tasks.hashes else 0)
             self._lib.gradlane_add(self._handle, operation.task(piece, 0, flags), end)
             self._end(operation, piece, end)
         if operation.piece_count == 0:

@@ -14,7 +14,7 @@ PYBIND11_MODULE(gradlane_native, module) {
       .def(py::init<py::object, uint64_t, uint64_t>(), py::arg("connection"), py::arg("add"), py::arg("context"))
       .def("pause", &FastPath::pause, py::arg("paused"))
       .def("take_counts", &FastPath::take_counts)
-      .def("set", &FastPath::set, py::arg("codec"), py::arg("strategy"), py::arg("coded"));
+      .def("set", &FastPath::set, py::arg("codec"), py::arg("strategy"), py::arg("coded"), py::arg("hashed"));
   py::class_<FastPathSwitch, std::shared_ptr<FastPathSwitch>>(module, "FastPathSwitch")
       .def(py::init<>())
       .def("close", &FastPathSwitch::close);

@@ -30,12 +30,13 @@ class FastPath {
         context_(reinterpret_cast<gradlane_context*>(context)) {}
 
   // Sets codec and strategy of the sums from now on; none stands for the daemon's. coded: whether sums that a codec
-  // applies to may be done here.
-  void set(std::optional<std::string> codec, std::optional<std::string> strategy, bool coded) {
+  // applies to may be done here. hashed: whether results join the running hash.
+  void set(std::optional<std::string> codec, std::optional<std::string> strategy, bool coded, bool hashed) {
     const std::lock_guard lock(mutex_);
     codec_ = std::move(codec);
     strategy_ = std::move(strategy);
     coded_ = coded;
+    flags_ = hashed ? GRADLANE_HASHES : 0;
   }
 
   // Sends all-reduces through Python while it is paused; for tests.
@@ -68,11 +69,13 @@ class FastPath {
     const bool coded = tensor.scalar_type() == at::kFloat && sum && count >= GRADLANE_EXACT_BELOW;
     std::optional<std::string> codec;
     std::optional<std::string> strategy;
+    gradlane_task task = GRADLANE_TASK_INIT;
     {
       const std::lock_guard lock(mutex_);
       if (coded && !coded_) return false;
       if (sum && coded_) codec = codec_;
       strategy = strategy_;
+      task.flags = flags_;
     }
     gradlane_how how = GRADLANE_HOW_INIT;
     how.codec = codec ? codec->c_str() : nullptr;
@@ -81,7 +84,6 @@ class FastPath {
     how.reduction = reduction;
     how.timeout_ms = timeout_ms;
     how.part_bytes = kPart;
-    gradlane_task task = GRADLANE_TASK_INIT;
     task.collective = GRADLANE_ALL_REDUCE;
     task.type = *type_of(tensor);
     task.data = tensor.mutable_data_ptr();
@@ -133,6 +135,7 @@ class FastPath {
   std::optional<std::string> codec_;
   std::optional<std::string> strategy_;
   bool coded_ = false;
+  unsigned flags_ = 0;
   std::atomic<bool> paused_{false};
   std::vector<at::Tensor> kept_;
   std::atomic<uint64_t> calls_{0};

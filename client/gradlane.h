@@ -69,7 +69,8 @@ typedef enum gradlane_cause {
   GRADLANE_CAUSE_DUPLICATE = 10,     // two machines claim to be the same rank -> give each node its own rank
   GRADLANE_CAUSE_TRAINER_GONE = 11,  // a trainer of this node has ended, or closed its context -> restart it
   GRADLANE_CAUSE_RESUMED = 12,       // a trainer of this node has called gradlane_resume() -> resume, and try again
-  GRADLANE_CAUSE_OTHER = 13          // any other reason -> see gradlane_error()
+  GRADLANE_CAUSE_OTHER = 13,         // any other reason -> see gradlane_error()
+  GRADLANE_CAUSE_WRONG = 14          // a verified result is wrong -> see the text, and find the machine
 } gradlane_cause;
 
 typedef enum gradlane_type {
@@ -95,7 +96,9 @@ typedef struct gradlane_options {
   // timeouts.start).
   int64_t operation_timeout_ms;
   int keep_warnings;  // 1 if the caller gets warnings from gradlane_warning(), 0 if they go to stderr
-  int reserved;       // 0
+  // 1 to verify the results of all sums for which that is possible (gradlane_how); 0: if GRADLANE_VERIFY is 1 in the
+  // environment, or `verify` is true in the daemon's configuration
+  int verify;
 } gradlane_options;
 
 // All fields at their defaults.
@@ -236,7 +239,11 @@ typedef struct gradlane_how {
   // means the ring. If the ring cannot either, NULL means the first allowed strategy that can.
   const char* strategy;
   int reduction;  // a value of gradlane_reduction; `average` is allowed with GRADLANE_SUM only
-  int reserved;   // 0
+  // 1 to verify the result: sums of float32 by all-reduce or reduce-scatter with a codec fixed:B (docs/determinism.md).
+  // 0: as gradlane_options or the daemon say. It must be the same on all ranks. If the result is wrong, the operation
+  // fails with GRADLANE_CAUSE_WRONG on the ranks that have the wrong result. Sums that are too small for a codec are
+  // not verified.
+  int verify;
   // Floats from the start of one array of the residual to the start of the next; 0: as many floats as data. Set it if
   // data is a part of a tensor, and the residual belongs to the whole tensor.
   size_t state_pitch;
@@ -466,6 +473,10 @@ typedef struct gradlane_figures {
   // gradlane_hash() of 16 bytes: the old results_hash and h.
   uint64_t hashed_results;  // number of these results
   uint64_t results_hash;
+  // Blocks of results that were verified, and those that could not be, because a rank had a value that is not finite,
+  // or a magnitude of 2^(23-B) / ranks or more.
+  uint64_t verified_blocks;
+  uint64_t unverified_blocks;
 } gradlane_figures;
 
 // Gets figures since the context was opened. Figures of packets are those at the latest completion. If no operation

@@ -96,6 +96,7 @@ struct NodeConfig {
   unsigned rank = 0;
   std::vector<NodeAddress> nodes;
   unsigned trainers = 1;      // on each node
+  bool verify = false;        // trainers' libraries verify sums
   bool local_reduce = false;  // trainers of a node are reduced first, and are one rank of the ring
 
   // ---- Packets.

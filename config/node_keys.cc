@@ -85,6 +85,9 @@ std::vector<ConfigKey<NodeConfig>> make_node_keys() {
           "", "local_reduce", kSameOnAll,
           "adds up the tensors of a node's trainers first, so that the node is one rank of the "
           "ring"),
+      flag_key<C, &C::verify>("", "verify", kAnyNode,
+                              "verifies the results of sums by `fixed:B` ([determinism.md](determinism.md)); if it "
+                              "differs between nodes, operations fail"),
       other_key<C>(
           "path", "", "socket", [](const C& of) { return in_quotes(of.socket); }, "`/run/gradlane/node<rank>.sock`",
           "up to 107 bytes", kAnyNode, "Unix socket that the daemon makes for trainers"),

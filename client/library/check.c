@@ -268,6 +268,32 @@ static gradlane_code check_part(gradlane_context* gl, enum gl_submission_kind ki
   return GRADLANE_OK;
 }
 
+// Finds out whether the result is to be verified, and can be. Sums that are too small for a codec are not.
+static gradlane_code check_verify(gradlane_context* gl, gradlane_type type, const gradlane_how* how,
+                                  const struct gl_codec_name* codec, struct gl_operation* out) {
+  const struct gl_submission* const submission = &out->submission;
+  if (how->verify != 0 && how->verify != 1) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: verify is %d; allowed: 0 and 1", gl_kind_name(submission->kind),
+                   how->verify);
+  }
+  if (how->verify == 0 && !gl->verify && (gl->welcome.flags & GL_WELCOME_VERIFY) == 0) return GRADLANE_OK;
+  const uint32_t wanted = GL_CODEC_ADAPTIVE | GL_CODEC_EXACT_SUMS;
+  const bool sum = (submission->kind == GL_ALL_REDUCE || submission->kind == GL_REDUCE_SCATTER) &&
+                   type == GRADLANE_FLOAT32 && how->reduction == GRADLANE_SUM;
+  const bool plain = (submission->flags & GL_FLAG_BACK) == 0 && out->choice == NULL &&
+                     (gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) == 0;
+  if (!sum || !plain || (codec->flags & wanted) != wanted) {
+    if (how->verify == 0) return GRADLANE_OK;
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: verify is for sums of float32 by all_reduce or reduce_scatter with a codec fixed:B, without "
+                   "local_reduce; codec is %.63s",
+                   gl_kind_name(submission->kind), codec->name);
+  }
+  const bool coded = (submission->flags & GL_FLAG_EXACT) == 0 && submission->count != 0 && gl->welcome.world > 1;
+  if (coded) out->steps_per_one = (float)(UINT64_C(1) << ((codec->arguments & 0x7f) - 1));
+  return GRADLANE_OK;
+}
+
 gradlane_code gl_read_how(gradlane_context* gl, const char* call, const gradlane_how* given, gradlane_how* how) {
   const gradlane_code code = gl_check_context(gl, call);
   if (code != GRADLANE_OK) return code;
@@ -323,6 +349,7 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   struct gl_codec_name codec;
   code = gl_choose_coding(gl, kind, type, &how, out, &codec);
   if (code == GRADLANE_OK) code = check_residual(gl, kind, type, bytes, &how, &codec, out);
+  if (code == GRADLANE_OK) code = check_verify(gl, type, &how, &codec, out);
   if (code == GRADLANE_OK) gl_note_exact(gl, &how, &codec, out);
   return code;
 }

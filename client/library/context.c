@@ -41,6 +41,8 @@ gradlane_code gradlane_get_figures(gradlane_context* gl, gradlane_figures* figur
   all.lossy_squares = gl->losses.total.squares;
   all.lossy_lost_squares = gl->losses.total.lost_squares;
   all.hashed_results = gl->hashed_results;
+  all.verified_blocks = gl->verified_blocks;
+  all.unverified_blocks = gl->unverified_blocks;
   all.results_hash = gl->results_hash;
   memcpy(figures, &all, all.struct_size);
   return GRADLANE_OK;

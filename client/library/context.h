@@ -131,6 +131,7 @@ struct gl_operation {
   bool staged;                      // the data is not in shared memory: parts are copied
   void* const* rows;                // addresses of the ranks' blocks (gradlane_how); NULL: they lie in `data`
   uint64_t* hash;                   // where the hash of the result goes; NULL: nobody wants it
+  float steps_per_one;              // the result is verified: the lattice of its codec; 0: it is not
   bool adds_residual;               // too small for a codec: the call adds the residual to the data
   bool adds_all_states;  // with `adds_residual`: other states are added, too; they are residuals of sum owners
   // candidates to choose from when it has its turn; NULL: strategy and codec are known
@@ -190,6 +191,7 @@ struct gl_request {
   struct gl_loss_sum loss;           // loss of all parts
   double ns;                         // time that the lanes have worked on it
   uint64_t sent_bytes;               // as in gl_completion
+  struct gl_check* check;            // check of the result; of an internal request: what it is for; NULL: none
   bool internal;                     // belongs to the library itself: no caller waits for it
   bool orphan;                       // internal, and its result is not needed any more
   bool is_resolved;                  // its strategy and codec are known
@@ -231,6 +233,7 @@ struct gradlane_context {
   struct sockaddr_un address;
   struct gl_welcome welcome;  // checked welcome of the daemon
   int spin_us;
+  bool verify;          // sums are verified where that is possible, even if the daemon does not ask for it
   uint32_t timeout_ms;  // time limit of operations that name none; 0: the daemon's
 
   struct gl_control* control;
@@ -256,6 +259,8 @@ struct gradlane_context {
   uint64_t operations;      // number of operations that have ended
   uint64_t hashed_results;  // as in gradlane_figures
   uint64_t results_hash;
+  uint64_t verified_blocks;
+  uint64_t unverified_blocks;
 
   // Requests and parts on their way to the daemon. Cancels are sent first, then a resume, then requests of which not
   // all parts have begun.

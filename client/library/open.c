@@ -39,6 +39,7 @@ struct settings {
   int spin_us;
   uint32_t operation_timeout_ms;
   bool keep_warnings;
+  bool verify;
   bool named;  // the caller has named the socket
 };
 
@@ -77,6 +78,8 @@ static gradlane_code read_settings(const gradlane_options* given, struct setting
   settings->timeout_ms = options.timeout_ms < 0 ? kConnectMs : options.timeout_ms;
   settings->spin_us = options.spin_us < 0 ? kSpinUs : options.spin_us;
   settings->keep_warnings = options.keep_warnings != 0;
+  const char* const verify = getenv("GRADLANE_VERIFY");
+  settings->verify = options.verify != 0 || (verify != NULL && strcmp(verify, "1") == 0);
   const gradlane_code code =
       gl_read_limit(NULL, "gradlane_open", options.operation_timeout_ms, &settings->operation_timeout_ms);
   return code != GRADLANE_OK ? code : read_rank(&settings->rank);
@@ -237,6 +240,7 @@ static gradlane_context* make_context(const struct settings* settings) {
   gl->spin_us = settings->spin_us;
   gl->timeout_ms = settings->operation_timeout_ms;
   gl->losses.keep = settings->keep_warnings;
+  gl->verify = settings->verify;
   gl->base.owner = getpid();
   return gl;
 }

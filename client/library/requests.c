@@ -6,6 +6,7 @@
 
 #include "client/library/hash.h"
 #include "client/library/loss.h"
+#include "client/library/verify.h"
 
 static const uint64_t kIndexMask = (UINT64_C(1) << GL_INDEX_BITS) - 1;
 
@@ -45,6 +46,7 @@ struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operatio
   it->loss = (struct gl_loss_sum){0};
   it->ns = 0;
   it->sent_bytes = 0;
+  it->check = NULL;
   it->internal = it->orphan = it->is_resolved = false;
   it->epoch = gl->choices.epoch;
   it->of_class = NULL;
@@ -170,13 +172,46 @@ static uint64_t hash_result(const gradlane_context* gl, const struct gl_operatio
   return gl_end_hash(&hash);
 }
 
+// Ends the all-reduce of a check. The operation may have waited for it.
+static void end_check(gradlane_context* gl, const struct gl_request* request) {
+  struct gl_check* const check = request->check;
+  struct gl_request* const of = check->of;
+  check->over = true;
+  if (of == NULL) {
+    free(check);
+    return;
+  }
+  if (request->code != GRADLANE_OK && of->code == GRADLANE_OK) {
+    of->code = request->code;
+    of->cause = request->cause;
+    memcpy(of->text, request->text, sizeof(of->text));
+  }
+  if (check->awaited) gl_end_request(gl, of);
+}
+
+// Returns whether a request that has succeeded so far must wait for the proofs of all ranks. Otherwise it checks the
+// result.
+static bool waits_for_check(gradlane_context* gl, struct gl_request* request) {
+  struct gl_check* const check = request->check;
+  if (check == NULL) return false;
+  check->awaited = request->code == GRADLANE_OK && !check->over;
+  if (check->awaited) return true;
+  if (request->code == GRADLANE_OK) gl_compare(gl, check, request);
+  check->of = NULL;
+  request->check = NULL;
+  if (check->over) free(check);
+  return false;
+}
+
 void gl_end_request(gradlane_context* gl, struct gl_request* request) {
   end_in_class(gl, request);
   if (request->internal) {
     request->state = GL_OVER;
+    if (request->check != NULL) end_check(gl, request);
     if (request->orphan) gl_release_request(gl, request);
     return;
   }
+  if (waits_for_check(gl, request)) return;
   // Some lanes may have updated their part of the residual, others cleared it or never touched it. Clearing gives all
   // of it one state.
   if (request->code == GRADLANE_FAILED) gl_clear_states(&request->operation);

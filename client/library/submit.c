@@ -1,4 +1,5 @@
 // submit.c - the calls that start operations, or end them early (the thread of the context)
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/library/buffers.h"
@@ -8,6 +9,26 @@
 #include "client/library/progress.h"
 #include "client/library/queue.h"
 #include "client/library/requests.h"
+#include "client/library/verify.h"
+
+// Bytes of the part that the proofs of a check make: 256 blocks at most.
+enum { kCheckBytes = 8192 };
+
+// Lets the all-reduce of the proofs follow a request, on all ranks. Returns NULL if there is no memory.
+static struct gl_request* new_check_request(gradlane_context* gl, struct gl_request* of) {
+  struct gl_check* const check = gl_new_check(gl, &of->operation);
+  if (check == NULL) return NULL;
+  const struct gl_operation operation = gl_check_operation_of(check, &of->operation);
+  struct gl_request* const it = gl_new_request(gl, &operation);
+  if (it == NULL) {
+    free(check);
+    return NULL;
+  }
+  it->internal = it->is_resolved = it->orphan = true;
+  it->check = of->check = check;
+  check->of = of;
+  return it;
+}
 
 static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind kind, void* data, void* out, size_t count,
                                 gradlane_type type, int root, const gradlane_how* how, gradlane_request* request) {
@@ -21,10 +42,20 @@ static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind ki
     const gradlane_code got = gl_get_stages(gl, how->part_bytes, operation.parts);
     if (got != GRADLANE_OK) return got;
   }
+  const bool verifies = operation.steps_per_one != 0;
+  if (verifies) {
+    const gradlane_code got = gl_get_stages(gl, kCheckBytes, 1);
+    if (got != GRADLANE_OK) return got;
+  }
   struct gl_request* const it = gl_new_request(gl, &operation);
-  if (it == NULL) return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for another request");
+  struct gl_request* const check = it != NULL && verifies ? new_check_request(gl, it) : NULL;
+  if (it == NULL || (verifies && check == NULL)) {
+    if (it != NULL) gl_release_request(gl, it);
+    return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for another request");
+  }
   if (operation.adds_residual) gl_add_residual(gl, &operation);
   gl_enqueue(gl, it);
+  if (check != NULL) gl_enqueue(gl, check);
   if (gl->first == it && gl->flight_count < GL_SLOTS) {
     gl_advance(gl);
   } else {

@@ -106,6 +106,7 @@ void Session::welcome() {
   uint32_t flags =
       (config_.local_reduce ? GL_WELCOME_LOCAL_REDUCE : 0) | (config_.auto_strategy ? GL_WELCOME_AUTO_STRATEGY : 0);
   if (config_.local_reduce && config_.nodes.size() == 1) flags |= GL_WELCOME_ALONE;
+  if (config_.verify) flags |= GL_WELCOME_VERIFY;
   message.flags = static_cast<uint16_t>(flags);
   copy_text(message.codec, config_.auto_codec.empty() ? config_.codec.name() : config_.auto_codec);
   std::vector<int> fds = {control_.fd(), trainers_bell_.get()};

@@ -95,7 +95,7 @@ class Arguments(unittest.TestCase):
             self.refused(lambda: gl.broadcast(array, codec="fixed:8"), "rounds, but copies are exact; use raw, or no codec")
         gl.broadcast(floats(), codec="raw")
         for value, text in () if FAKE else (
-            ("fixd:10", r"unknown codec \(did you mean fixed:10\?\); there are raw, pack, bf16, fp16, inceptionn, fixed, terngrad,"),
+            ("fixd:10", r"unknown codec \(did you mean fixed:10\?\); there are raw, pack, exact, bf16, fp16, inceptionn, fixed, terngrad,"),
             ("inceptionn:123456789", r"B must be 2 to 14, not '123456789'; usage: inceptionn:B\[,truncate\] or inceptionn:B,literal$"),
             ("raw:5", "takes no parameter; usage: raw$"),
             ("fixed:rel", "write fixed:rel=B, as in .*; usage: fixed:B or fixed:B,stochastic or fixed:rel=B$"),

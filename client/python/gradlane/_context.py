@@ -53,13 +53,16 @@ class Figures(NamedTuple):
 
 
 def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | None = None,  # noqa: A001
-         timeout: float | None = None, operation_timeout: float | None = None, spin_us: int | None = None) -> Context:
+         timeout: float | None = None, operation_timeout: float | None = None, spin_us: int | None = None,
+         verify: bool = False) -> Context:
     """Connects to the daemon and returns a Context.
 
     `socket`: path of the daemon's socket; None: value of GRADLANE_SOCKET, or the only socket that there is. `rank`:
     rank of the daemon to take; None: value of RANK, or any free rank. `timeout`: seconds to wait for a daemon that is
     starting; None: 10. `operation_timeout`: time limit in seconds of operations whose call names none; None: value in
-    the daemon's configuration. `spin_us`: microseconds that waits poll before they sleep; None: 20.
+    the daemon's configuration. `spin_us`: microseconds that waits poll before they sleep; None: 20. `verify`: whether
+    to verify sums by fixed:B (docs/determinism.md); False: only if GRADLANE_VERIFY is 1 or the daemon's configuration
+    says so. OperationFailed has cause WRONG if a result is wrong.
 
     Raises NoDaemon, BadArgument (also if there are several sockets, and none is named), OutOfMemory if the daemon's
     memory cannot be mapped, ImportError if there is no libgradlane.
@@ -73,6 +76,7 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
         -1 if spin_us is None else _arguments.whole("spin_us", spin_us, 0, _arguments.MAX_MS),
         _arguments.milliseconds("operation_timeout", operation_timeout),
         1,  # keep_warnings: see _losses.py
+        _arguments.flag("verify", verify),
     )
     lib = _library.load()
     connection = _buffers.Connection(lib)

@@ -74,7 +74,7 @@ class Options(ctypes.Structure):
         ("spin_us", ctypes.c_int),
         ("operation_timeout_ms", ctypes.c_int64),
         ("keep_warnings", ctypes.c_int),
-        ("reserved", ctypes.c_int),
+        ("verify", ctypes.c_int),
     ]
 
 
@@ -92,7 +92,7 @@ class How(ctypes.Structure):
         ("whole", ctypes.c_size_t),
         ("strategy", ctypes.c_char_p),
         ("reduction", ctypes.c_int),
-        ("reserved", ctypes.c_int),
+        ("verify", ctypes.c_int),
         ("state_pitch", ctypes.c_size_t),
         ("part_bytes", ctypes.c_size_t),
         ("blocks", ctypes.POINTER(ctypes.c_void_p)),
@@ -151,6 +151,8 @@ class Figures(ctypes.Structure):
         ("lossy_lost_squares", ctypes.c_double),
         ("hashed_results", ctypes.c_uint64),
         ("results_hash", ctypes.c_uint64),
+        ("verified_blocks", ctypes.c_uint64),
+        ("unverified_blocks", ctypes.c_uint64),
     ]
 
 

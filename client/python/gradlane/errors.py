@@ -63,6 +63,7 @@ class Cause(enum.IntEnum):
     TRAINER_GONE = 11
     RESUMED = 12
     OTHER = 13
+    WRONG = 14
 
     def __str__(self) -> str:
         return self.name

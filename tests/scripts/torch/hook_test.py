@@ -213,7 +213,7 @@ class Errors(unittest.TestCase):
             gradlane.torch.State("fixed:8", "no")
 
     def test_wrong_where_it_is_said(self):
-        for codec, listed in (("fixd:10", " raw, pack, bf16, "), ("fixed:31", "usage: fixed:B or "), ("fixed:adaptive:20", "")):
+        for codec, listed in (("fixd:10", " raw, pack, exact, bf16, "), ("fixed:31", "usage: fixed:B or "), ("fixed:adaptive:20", "")):
             with self.assertRaisesRegex(gradlane.BadArgument, f"codec '{codec}'[:;] .*{listed}.*BITS 1 to 12"):
                 gradlane.torch.State(codec)
         with self.assertRaisesRegex(gradlane.BadArgument, "strategy 'star': the daemon allows ring.* .strategies in"):

@@ -1,0 +1,115 @@
+// verify.c - verified sums (the thread of the context)
+#include "client/library/verify.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { kBlocks = 64, kLeastBlock = 1024, kWords = sizeof(struct gl_proof) / sizeof(uint64_t) };
+
+// Returns the elements of a block in this rank's contribution.
+static const float* block_of(const struct gl_operation* operation, const struct gl_check* check, uint32_t block) {
+  if (operation->rows != NULL) return operation->rows[block];
+  return (const float*)(const void*)operation->data.base + block * check->each;
+}
+
+static uint64_t length_of(const struct gl_operation* operation, const struct gl_check* check, uint32_t block) {
+  const uint64_t count = operation->submission.count;
+  if (operation->blocks) return count;
+  const uint64_t left = count - block * check->each;
+  return left < check->each ? left : check->each;
+}
+
+struct gl_check* gl_new_check(const gradlane_context* gl, const struct gl_operation* operation) {
+  const uint64_t count = operation->submission.count;
+  uint64_t each = count;
+  uint32_t blocks = gl->welcome.world;
+  if (!operation->blocks) {
+    each = (count + kBlocks - 1) / kBlocks;
+    if (each < kLeastBlock) each = kLeastBlock;
+    blocks = (uint32_t)((count + each - 1) / each);
+  }
+  struct gl_check* const it = malloc(sizeof(*it) + blocks * sizeof(it->proofs[0]));
+  if (it == NULL) return NULL;
+  const bool average = (operation->submission.flags & GL_FLAG_AVERAGE) != 0;
+  it->of = NULL;
+  it->over = it->awaited = false;
+  it->lattice = (struct gl_lattice){.steps_per_one = operation->steps_per_one,
+                                    .ranks = gl->welcome.world,
+                                    .divisor = average ? gl->welcome.world : 1};
+  it->each = each;
+  it->blocks = blocks;
+  const bool owes = (operation->submission.flags & GL_FLAG_RESIDUAL) != 0;
+  const float* const residual = owes ? (const float*)(const void*)operation->residual.base : NULL;
+  for (uint32_t block = 0; block < blocks; ++block) {
+    it->proofs[block] =
+        gl_prove_contribution(&it->lattice, block_of(operation, it, block),
+                              residual != NULL ? residual + block * each : NULL, length_of(operation, it, block));
+  }
+  return it;
+}
+
+struct gl_operation gl_check_operation_of(struct gl_check* check, const struct gl_operation* operation) {
+  const uint64_t count = (uint64_t)check->blocks * kWords;
+  return (struct gl_operation){// A tag that callers are unlikely to choose.
+                               .submission = {.tag = operation->submission.tag ^ UINT64_C(0x9e3779b97f4a7c15),
+                                              .count = count,
+                                              .timeout_ms = operation->submission.timeout_ms,
+                                              .kind = GL_ALL_REDUCE,
+                                              .type = GRADLANE_INT64},
+                               .data = {.base = (uint8_t*)check->proofs, .bytes = count * sizeof(uint64_t)},
+                               .each = count,
+                               .parts = 1,
+                               .whole = count,
+                               .width = sizeof(uint64_t),
+                               .staged = true};
+}
+
+// Fails the request, because a block of its result is not the sum. `by` is the result's proof minus that of the sum.
+static void fail(const gradlane_context* gl, const struct gl_check* check, struct gl_request* request, uint32_t block,
+                 const struct gl_proof* by) {
+  const uint64_t first = block * check->each;
+  const uint64_t count = length_of(&request->operation, check, block);
+  const int64_t steps = (int64_t)by->sum;
+  const int64_t places = (int64_t)by->places;
+  char what[160];
+  // If one element is wrong, the sums tell which, and by how much.
+  if (by->unfit == 0 && steps != 0 && places % steps == 0 && places / steps >= 0 &&
+      (uint64_t)(places / steps) < count) {
+    (void)snprintf(what, sizeof(what), "element %" PRIu64 " is off by %" PRId64 " times %g, if it is only one",
+                   first + (uint64_t)(places / steps), steps,
+                   1.0 / (double)check->lattice.steps_per_one / check->lattice.divisor);
+  } else {
+    (void)snprintf(what, sizeof(what), "%s are wrong", by->unfit != 0 ? "elements that no sum can have" : "several");
+  }
+  request->code = GRADLANE_FAILED;
+  request->cause = GRADLANE_CAUSE_WRONG;
+  (void)snprintf(request->text, sizeof(request->text),
+                 "the result on rank %u is not the sum of the contributions: of elements %" PRIu64 " to %" PRIu64
+                 ", %s; a machine or a network card damages data, or a program wrote into its tensor meanwhile",
+                 gl->welcome.rank, first, first + count - 1, what);
+}
+
+void gl_compare(gradlane_context* gl, const struct gl_check* check, struct gl_request* request) {
+  const struct gl_operation* const operation = &request->operation;
+  const bool scattered = operation->blocks;
+  for (uint32_t block = 0; block < check->blocks; ++block) {
+    if (scattered && block != gl->welcome.rank) continue;
+    const struct gl_proof* const sum = &check->proofs[block];
+    if (sum->unfit != 0) {
+      ++gl->unverified_blocks;
+      continue;
+    }
+    const float* data = block_of(operation, check, block);
+    if (scattered && operation->rows != NULL) data = (const float*)(const void*)operation->data.base;
+    const struct gl_proof found = gl_prove_result(&check->lattice, data, length_of(operation, check, block));
+    const struct gl_proof by = {
+        .sum = found.sum - sum->sum, .places = found.places - sum->places, .unfit = found.unfit};
+    if ((by.sum | by.places | by.unfit) != 0) {
+      fail(gl, check, request, block, &by);
+      return;
+    }
+    ++gl->verified_blocks;
+  }
+}

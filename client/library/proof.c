@@ -55,7 +55,7 @@ INLINE void take_tile(const struct job* job, enum kind kind, const float* data, 
     }
     value *= job->scale;
     if (kind == kAverage) value *= job->divisor;
-    // As bits, NaN is larger than all numbers.
+    // NaN has larger bits than all numbers.
     unfit |= ((numbers)value & 0x7fffffff) > job->limit;
     const floats shifted = value + kMagic;
     if (kind >= kResult) {

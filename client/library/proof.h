@@ -3,7 +3,7 @@
 // A contribution to a sum by `fixed:B` is a whole number of steps for each element, which ranks add without rounding.
 // So two sums of a whole block are linear in the contributions: those of the numbers, and of number times place, modulo
 // 2^64. The sums of the result are the sums of the contributions' sums. If one or two elements are wrong by less than
-// 2^24 steps each, the sums always differ. If more are, they are equal by chance only.
+// 2^24 steps each, the sums always differ. If more are wrong at random, they are equal with probability 2^-64.
 #pragma once
 
 #include <stddef.h>

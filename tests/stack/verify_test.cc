@@ -158,7 +158,7 @@ TEST(Proofs, RaiseNoFalseAlarm) {
 
 // ---- The whole way: trainers, shared memory, daemons, packets
 
-struct Setting {
+struct Job {
   unsigned nodes = 3;
   size_t count = 5000;
   bool average = false;
@@ -166,7 +166,7 @@ struct Setting {
 
 class Ranks {
  public:
-  explicit Ranks(const Setting& run)
+  explicit Ranks(const Job& run)
       : run_(run),
         stack_({.nodes = run.nodes,
                 .strategies = "ring,direct",
@@ -208,15 +208,15 @@ class Ranks {
   }
 
  private:
-  Setting run_;
+  Job run_;
   Stack stack_;
   TrainerGroup team_;
   std::map<unsigned, gradlane_request> requests_;
 };
 
 TEST(Verified, SumsOfAllKinds) {
-  for (const Setting& run : {Setting{}, Setting{.nodes = 2, .count = 200'003}, Setting{.average = true},
-                             Setting{.nodes = 4, .average = true}}) {
+  for (const Job& run :
+       {Job{}, Job{.nodes = 2, .count = 200'003}, Job{.average = true}, Job{.nodes = 4, .average = true}}) {
     Ranks ranks(run);
     for (uint64_t seed = 0; seed < 3; ++seed) {
       ranks.start(seed);

@@ -70,7 +70,7 @@ class WideSum {
   }
 
   [[nodiscard]] bool bit(int place) const noexcept {
-    return (words_[place / kWordBits] >> (place % kWordBits) & 1) != 0;
+    return (words_[static_cast<size_t>(place / kWordBits)] >> (place % kWordBits) & 1) != 0;
   }
 
   // Returns the size of a number that is not negative. `inexact`: the true one is larger, by less than a step.

@@ -125,8 +125,7 @@ bool rounds_to(const Arrays<T>& arrays, size_t at, unsigned divisor, T result) {
   const int lower = compare({static_cast<double>(size), static_cast<double>(std::nextafter(size, T{0}))});
   if (lower < 0 || (lower == 0 && !is_even(size))) return false;
   if (size == std::numeric_limits<T>::max()) {
-    return compare({static_cast<double>(size) / 2, above(size) / 2, static_cast<double>(size) / 2, above(size) / 2}) <
-           0;
+    return compare({edge[0], edge[1], edge[0], edge[1]}) < 0;
   }
   const int upper = compare({static_cast<double>(size), static_cast<double>(above(size))});
   return upper < 0 || (upper == 0 && is_even(size));

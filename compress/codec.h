@@ -88,7 +88,7 @@ class Codec {
   [[nodiscard]] unsigned states() const noexcept { return has_feedback() ? row_->states : 0; }
   // Returns whether sums are exact while in range. Such sums do not depend on the order of the ranks.
   [[nodiscard]] bool exact_sums() const noexcept {
-    return row_->exact_sums || row_->rounds_once || (row_->takes_lattice && arguments().value_bits != 0);
+    return row_->exact_sums || (row_->takes_lattice && arguments().value_bits != 0);
   }
   // Returns the bound of the difference between decode(encode(f)) and f.
   [[nodiscard]] CodecError error() const noexcept { return row_->exact() ? CodecError{} : row_->error(arguments()); }

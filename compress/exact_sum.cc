@@ -94,7 +94,7 @@ class WideSum {
   std::array<uint64_t, 35> words_{};
 };
 
-// Rounds to 24 bits, to odd. Results are normal floats, or exact.
+// Rounds to 24 bits, to odd; denormals are rounded to nearest then, which float16 and bfloat16 do not notice.
 float odd_float(double value) noexcept {
   constexpr uint64_t kBelow = (uint64_t{1} << 29) - 1;
   const auto bits = std::bit_cast<uint64_t>(value);

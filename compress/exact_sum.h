@@ -18,8 +18,8 @@ struct ExactSumJob {
   void* out;
   size_t count;  // elements of each array
   // For sums that are then rounded to fewer bits, float only: round to odd instead of nearest even. A second rounding,
-  // to at most 22 bits, then gives what one rounding would (Boldo and Melquiond, IEEE Transactions on Computers 57(4),
-  // 2008).
+  // to bfloat16 or float16, then gives what one rounding would (Boldo and Melquiond, IEEE Transactions on Computers
+  // 57(4), 2008).
   bool to_odd = false;
 };
 

@@ -101,7 +101,8 @@ gradlane_code gl_choose_coding(gradlane_context* gl, enum gl_submission_kind kin
   if (exact) code = check_exact(gl, kind, how, &pair);
   if (code != GRADLANE_OK) return code;
   const bool floating = type <= GRADLANE_BFLOAT16 && kind != GL_BARRIER;
-  const bool lossless = (kind == GL_ALL_GATHER || kind == GL_BROADCAST) && is_exact(&pair.there);
+  const bool lossless = (kind == GL_ALL_GATHER || kind == GL_BROADCAST) && is_exact(&pair.there) &&
+                        (pair.there.flags & GL_CODEC_ROUNDS_ONCE) == 0;
   const bool large = out->whole >= GRADLANE_EXACT_BELOW || (pair.there.flags & GL_CODEC_ROUNDS_ONCE) != 0;
   const bool coded = floating && serves(&pair.there, type) && (!exact || lossless) && large;
 

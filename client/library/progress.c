@@ -14,6 +14,7 @@
 #include "client/library/queue.h"
 #include "client/library/requests.h"
 #include "client/library/staging.h"
+#include "client/library/verify.h"
 
 // Notes the text of the first lane that failed. If there are several parts, it says which one failed.
 static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t part,
@@ -74,6 +75,7 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
   if (flight->stage != NULL) {
     gl_unload_stage(gl, flight->stage, &it->operation, flight->part, it->code == GRADLANE_OK);
   }
+  if (it->internal && it->check != NULL) gl_unload_proofs(gl, it->check, flight->slot);
   it->ns += flight->ns;
   gl->slots &= ~(UINT64_C(1) << flight->slot);
   *flight = gl->flights[--gl->flight_count];

@@ -9,7 +9,7 @@
 
 enum { kColumns = 16, kTileRows = 16, kTile = kColumns * kTileRows };
 // Magnitude of sums, in steps, up to which averages still tell their sum.
-static const float kLargest = 0x1p22F;
+enum { kLargest = 1 << 22 };
 // Adding this number rounds to the nearest whole number, ties to even, and leaves it in the lower bits.
 static const float kMagic = 0x1.8p23F;
 static const uint32_t kMagicBits = 0x4b400000;
@@ -155,7 +155,7 @@ static struct gl_proof prove(struct job* job, float limit, enum kind kind, const
 struct gl_proof gl_prove_contribution(const struct gl_lattice* lattice, const float* data, const float* residual,
                                       size_t count) {
   struct job job = {.scale = lattice->steps_per_one};
-  const float limit = kLargest / (float)lattice->ranks;
+  const float limit = (float)(kLargest / lattice->ranks);
   return prove(&job, limit, residual != NULL ? kWithResidual : kContribution, data, residual, count);
 }
 
@@ -165,5 +165,5 @@ struct gl_proof gl_prove_result(const struct gl_lattice* lattice, const float* d
   const bool divides = (lattice->divisor & (lattice->divisor - 1)) != 0;
   if (!divides) job.scale *= job.divisor;
   job.step = 1 / job.scale;
-  return prove(&job, kLargest, divides ? kAverage : kResult, data, NULL, count);
+  return prove(&job, (float)kLargest, divides ? kAverage : kResult, data, NULL, count);
 }

@@ -10,6 +10,7 @@
 #include "client/library/choices.h"
 #include "client/library/requests.h"
 #include "client/library/staging.h"
+#include "client/library/verify.h"
 
 // Returns the number of free entries in the ring that has the fewest; -1 if the daemon's count is garbage.
 static int room(const gradlane_context* gl) {
@@ -73,6 +74,10 @@ static bool begin_part(gradlane_context* gl, struct gl_request* request) {
   part.cookie = ++gl->cookies;
   part.slot = (uint8_t)__builtin_ctzll(~gl->slots);  // there are no more flights than slots
   gl->slots |= UINT64_C(1) << part.slot;
+  if (request->internal && request->check != NULL) {
+    part.segment = (uint8_t)gl->proofs.segment;
+    part.offset = gl_load_proofs(gl, request->check, part.slot);
+  }
   // A cancelled part must be submitted and use up its number, too, because other ranks may have begun it.
   if (request->cancelled) part.flags |= GL_FLAG_CANCELLED;
   gl->flights[gl->flight_count++] = (struct gl_flying_part){.cookie = part.cookie,
@@ -163,6 +168,7 @@ void gl_cancel_request(gradlane_context* gl, struct gl_request* request) {
   const bool waits = request == gl->first && request->begun == 0 && !request->internal;
   struct gl_request* const agreement = waits ? gl_agreement(gl) : NULL;
   if (agreement != NULL) gl_cancel_request(gl, agreement);
+  if (request->check != NULL && request->check->by != NULL) gl_cancel_request(gl, request->check->by);
   for (unsigned i = 0; i < gl->flight_count; ++i) {
     if (gl->flights[i].request == request) gl->flights[i].cancel = true;
   }

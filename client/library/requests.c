@@ -58,11 +58,25 @@ struct gl_request* gl_new_request(gradlane_context* gl, const struct gl_operatio
 void gl_release_request(gradlane_context* gl, struct gl_request* request) {
   if (request->state == GL_OVER && !request->internal) --gl->over;
   request->state = GL_FREE;
+  request->check = NULL;
   request->next = gl->free;
   gl->free = request;
 }
 
+// Frees the checks of requests that have not ended. Each belongs to the request of its all-reduce as long as that runs.
+static void free_checks(const gradlane_context* gl) {
+  for (size_t i = 0; i < gl->request_count; ++i) {
+    struct gl_request* const it = gl->requests[i];
+    if (it->check == NULL || !it->internal) continue;
+    if (it->check->of != NULL) it->check->of->check = NULL;
+    free(it->check);
+    it->check = NULL;
+  }
+  for (size_t i = 0; i < gl->request_count; ++i) free(gl->requests[i]->check);
+}
+
 void gl_free_requests(gradlane_context* gl) {
+  free_checks(gl);
   for (size_t i = 0; i < gl->request_count; ++i) free(gl->requests[i]);
   free(gl->requests);
 }
@@ -176,7 +190,7 @@ static uint64_t hash_result(const gradlane_context* gl, const struct gl_operatio
 static void end_check(gradlane_context* gl, const struct gl_request* request) {
   struct gl_check* const check = request->check;
   struct gl_request* const of = check->of;
-  check->over = true;
+  check->by = NULL;
   if (of == NULL) {
     free(check);
     return;
@@ -185,6 +199,9 @@ static void end_check(gradlane_context* gl, const struct gl_request* request) {
     of->code = request->code;
     of->cause = request->cause;
     memcpy(of->text, request->text, sizeof(of->text));
+    of->tells_end = request->tells_end;
+    of->lanes_failed = request->lanes_failed;
+    memcpy(of->ends, request->ends, sizeof(of->ends));
   }
   if (check->awaited) gl_end_request(gl, of);
 }
@@ -194,12 +211,12 @@ static void end_check(gradlane_context* gl, const struct gl_request* request) {
 static bool waits_for_check(gradlane_context* gl, struct gl_request* request) {
   struct gl_check* const check = request->check;
   if (check == NULL) return false;
-  check->awaited = request->code == GRADLANE_OK && !check->over;
+  check->awaited = request->code == GRADLANE_OK && check->by != NULL;
   if (check->awaited) return true;
   if (request->code == GRADLANE_OK) gl_compare(gl, check, request);
   check->of = NULL;
   request->check = NULL;
-  if (check->over) free(check);
+  if (check->by == NULL) free(check);
   return false;
 }
 

@@ -11,8 +11,18 @@
 #include "client/library/requests.h"
 #include "client/library/verify.h"
 
-// Bytes of the part that the proofs of a check make: 256 blocks at most.
-enum { kCheckBytes = 8192 };
+// Allocates the shared memory for proofs.
+static gradlane_code get_proofs(gradlane_context* gl) {
+  struct gl_proofs* const it = &gl->proofs;
+  if (it->base != NULL) return GRADLANE_OK;
+  void* base = NULL;
+  const gradlane_code code = gradlane_alloc(gl, GL_SLOTS * gl_place_bytes(gl), &base);
+  if (code != GRADLANE_OK) return code;
+  it->segment = gl_find_buffer(gl, base)->segment;
+  it->base = base;
+  it->offset = (uint64_t)(it->base - gl->segments[it->segment].base);
+  return GRADLANE_OK;
+}
 
 // Lets the all-reduce of the proofs follow a request, on all ranks. Returns NULL if there is no memory.
 static struct gl_request* new_check_request(gradlane_context* gl, struct gl_request* of) {
@@ -27,6 +37,7 @@ static struct gl_request* new_check_request(gradlane_context* gl, struct gl_requ
   it->internal = it->is_resolved = it->orphan = true;
   it->check = of->check = check;
   check->of = of;
+  check->by = it;
   return it;
 }
 
@@ -44,7 +55,7 @@ static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind ki
   }
   const bool verifies = operation.steps_per_one != 0;
   if (verifies) {
-    const gradlane_code got = gl_get_stages(gl, kCheckBytes, 1);
+    const gradlane_code got = get_proofs(gl);
     if (got != GRADLANE_OK) return got;
   }
   struct gl_request* const it = gl_new_request(gl, &operation);

@@ -2,9 +2,12 @@
 #include "client/library/verify.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "client/library/loss.h"
 
 enum { kBlocks = 64, kLeastBlock = 1024, kWords = sizeof(struct gl_proof) / sizeof(uint64_t) };
 
@@ -33,8 +36,8 @@ struct gl_check* gl_new_check(const gradlane_context* gl, const struct gl_operat
   struct gl_check* const it = malloc(sizeof(*it) + blocks * sizeof(it->proofs[0]));
   if (it == NULL) return NULL;
   const bool average = (operation->submission.flags & GL_FLAG_AVERAGE) != 0;
-  it->of = NULL;
-  it->over = it->awaited = false;
+  it->of = it->by = NULL;
+  it->awaited = false;
   it->lattice = (struct gl_lattice){.steps_per_one = operation->steps_per_one,
                                     .ranks = gl->welcome.world,
                                     .divisor = average ? gl->welcome.world : 1};
@@ -62,8 +65,22 @@ struct gl_operation gl_check_operation_of(struct gl_check* check, const struct g
                                .each = count,
                                .parts = 1,
                                .whole = count,
-                               .width = sizeof(uint64_t),
-                               .staged = true};
+                               .width = sizeof(uint64_t)};
+}
+
+size_t gl_place_bytes(const gradlane_context* gl) {
+  const uint32_t world = gl->welcome.world;
+  return (world > kBlocks ? world : kBlocks) * sizeof(struct gl_proof);
+}
+
+uint64_t gl_load_proofs(const gradlane_context* gl, const struct gl_check* check, unsigned slot) {
+  const size_t place = slot * gl_place_bytes(gl);
+  memcpy(gl->proofs.base + place, check->proofs, check->blocks * sizeof(check->proofs[0]));
+  return gl->proofs.offset + place;
+}
+
+void gl_unload_proofs(const gradlane_context* gl, struct gl_check* check, unsigned slot) {
+  memcpy(check->proofs, gl->proofs.base + slot * gl_place_bytes(gl), check->blocks * sizeof(check->proofs[0]));
 }
 
 // Fails the request, because a block of its result is not the sum. `by` is the result's proof minus that of the sum.
@@ -71,17 +88,20 @@ static void fail(const gradlane_context* gl, const struct gl_check* check, struc
                  const struct gl_proof* by) {
   const uint64_t first = block * check->each;
   const uint64_t count = length_of(&request->operation, check, block);
-  const int64_t steps = (int64_t)by->sum;
-  const int64_t places = (int64_t)by->places;
+  // A single error is of fewer than 2^24 steps.
+  const bool few =
+      by->unfit == 0 && by->sum + (1 << 24) < 1 << 25 && by->places + (INT64_C(1) << 60) < INT64_C(1) << 61;
+  const int64_t steps = few ? (int64_t)by->sum : 0;
+  const int64_t places = few ? (int64_t)by->places : 0;
   char what[160];
   // If one element is wrong, the sums tell which, and by how much.
-  if (by->unfit == 0 && steps != 0 && places % steps == 0 && places / steps >= 0 &&
-      (uint64_t)(places / steps) < count) {
+  if (steps != 0 && places % steps == 0 && places / steps >= 0 && (uint64_t)(places / steps) < count) {
     (void)snprintf(what, sizeof(what), "element %" PRIu64 " is off by %" PRId64 " times %g, if it is only one",
                    first + (uint64_t)(places / steps), steps,
                    1.0 / (double)check->lattice.steps_per_one / check->lattice.divisor);
   } else {
-    (void)snprintf(what, sizeof(what), "%s are wrong", by->unfit != 0 ? "elements that no sum can have" : "several");
+    (void)snprintf(what, sizeof(what), "%s",
+                   by->unfit != 0 ? "some are values that no such sum can have" : "several are wrong");
   }
   request->code = GRADLANE_FAILED;
   request->cause = GRADLANE_CAUSE_WRONG;
@@ -99,6 +119,10 @@ void gl_compare(gradlane_context* gl, const struct gl_check* check, struct gl_re
     const struct gl_proof* const sum = &check->proofs[block];
     if (sum->unfit != 0) {
       ++gl->unverified_blocks;
+      gl_warn(
+          gl, GL_WARN_UNVERIFIED,
+          "some sums are not verified, because a rank has values that are not finite, or too large for their codec: "
+          "see unverified_blocks, and docs/determinism.md");
       continue;
     }
     const float* data = block_of(operation, check, block);

@@ -112,7 +112,7 @@ static gradlane_code finish(gradlane_context* gl, struct gl_request* it) {
     if (code != GRADLANE_OK) {
       (void)gl_fail(gl, code, "%s", it->text);
       gl->base.cause = code == GRADLANE_FAILED ? it->cause : GRADLANE_CAUSE_NONE;
-      see_ends(gl, it);
+      if (it->cause != GRADLANE_CAUSE_WRONG) see_ends(gl, it);  // a wrong result ends nothing
     }
     gl_release_request(gl, it);
   }

@@ -198,6 +198,11 @@ class Ranks {
     for (unsigned rank = 0; rank < run_.nodes; ++rank) ends[rank] = team_[rank].wait(requests_[rank]);
     return ends;
   }
+  void cancel(unsigned rank) {
+    EXPECT_EQ(gradlane_cancel(team_[rank].gl(), requests_[rank]), GRADLANE_OK);
+    stack_.wake_all();
+  }
+  void resume() { team_.resume(1000); }
   std::span<float> array(unsigned rank) { return team_[rank].array(0, run_.count); }
   Stack& stack() { return stack_; }
   gradlane_figures figures(unsigned rank) {
@@ -259,6 +264,89 @@ TEST(Verified, NotWhatIsTooLarge) {
   for (const auto& [rank, ended] : ranks.wait()) EXPECT_EQ(ended.code, GRADLANE_OK) << ended.text;
   EXPECT_EQ(ranks.figures(1).verified_blocks, 3U);
   EXPECT_EQ(ranks.figures(1).unverified_blocks, 2U);
+}
+
+// A rank whose operations have begun need not call the library for other ranks to go on.
+TEST(Verified, WithoutHelpOfOtherRanks) {
+  constexpr size_t kOperations = 20;
+  constexpr size_t kFloats = 2000;
+  Stack stack({.nodes = 3, .change = [](NodeConfig& it) {
+                 it.codec = find_codec("fixed:10");
+                 it.verify = true;
+               }});
+  TrainerGroup team(stack);
+  std::vector<gradlane_request> first;
+  for (unsigned rank = 0; rank < 3; ++rank) {
+    for (unsigned i = 0; i < kOperations; ++i) {
+      const gradlane_request request = team[rank].all_reduce(team[rank].array(i, kFloats));
+      if (rank == 0) first.push_back(request);
+    }
+  }
+  for (const gradlane_request request : first) EXPECT_EQ(team[0].wait(request).code, GRADLANE_OK);
+}
+
+TEST(Verified, CancelledAndClosed) {
+  Ranks ranks({.nodes = 2});
+  ranks.start(1);
+  ranks.cancel(0);
+  for (const auto& [rank, ended] : ranks.wait()) EXPECT_EQ(ended.code, GRADLANE_FAILED) << rank;
+  ranks.resume();
+  ranks.start(2);
+  for (const auto& [rank, ended] : ranks.wait()) EXPECT_EQ(ended.code, GRADLANE_OK) << ended.text;
+  ranks.start(3);  // unfinished when the contexts are closed
+}
+
+// Contributions as large as verified ones can be, on as many ranks as there may be.
+TEST(Proofs, AtTheLimit) {
+  for (uint32_t ranks = 2; ranks <= 256; ++ranks) {
+    for (const uint32_t divisor : {uint32_t{1}, ranks}) {
+      const gl_lattice lattice = {512, ranks, divisor};
+      const uint32_t steps = (uint32_t{1} << 22) / ranks;
+      for (const float sign : {1.0F, -1.0F}) {
+        const Floats contribution(40, sign * static_cast<float>(steps) / 512);
+        const Floats beyond(40, sign * static_cast<float>(steps + 1) / 512);
+        const gl_proof proof = gl_prove_contribution(&lattice, contribution.data(), nullptr, contribution.size());
+        EXPECT_EQ(proof.unfit, 0U) << ranks;
+        EXPECT_EQ(gl_prove_contribution(&lattice, beyond.data(), nullptr, beyond.size()).unfit, 1U) << ranks;
+        const float sum = sign * static_cast<float>(steps * ranks) / 512;
+        const Floats result(40, sum / static_cast<float>(divisor));
+        const gl_proof found = gl_prove_result(&lattice, result.data(), result.size());
+        EXPECT_EQ(found.unfit, 0U) << ranks << ", divisor " << divisor;
+        EXPECT_EQ(found.sum, ranks * proof.sum) << ranks << ", divisor " << divisor;
+        EXPECT_EQ(found.places, ranks * proof.places) << ranks << ", divisor " << divisor;
+      }
+    }
+  }
+}
+
+TEST(Verified, ReduceScatterWithAResidual) {
+  constexpr size_t kFloats = 3000;
+  Stack stack({.nodes = 3});
+  TrainerGroup team(stack);
+  for (unsigned round = 0; round < 3; ++round) {
+    std::vector<gradlane_request> requests(3);
+    for (unsigned rank = 0; rank < 3; ++rank) {
+      Random random(round * 10 + rank);
+      std::ranges::copy(gradients(random, 3 * kFloats, 1), team[rank].array(0, 3 * kFloats).begin());
+      gradlane_how how = GRADLANE_HOW_INIT;
+      how.codec = "fixed:6";
+      how.residual = team[rank].array(1, 3 * kFloats).data();
+      how.average = 1;
+      how.verify = 1;
+      EXPECT_EQ(gradlane_reduce_scatter(team[rank].gl(), team[rank].array(0, 3 * kFloats).data(), kFloats,
+                                        GRADLANE_FLOAT32, &how, &requests[rank]),
+                GRADLANE_OK);
+    }
+    stack.wake_all();
+    if (round == 2) {
+      stack.run_for(kSecond);
+      team[1].array(0, 3 * kFloats)[kFloats + 5] += 1;
+      team[2].array(0, 3 * kFloats)[kFloats + 5] += 1;  // not in the block of rank 2
+    }
+    for (unsigned rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(team[rank].wait(requests[rank]).code, rank == 1 && round == 2 ? GRADLANE_FAILED : GRADLANE_OK);
+    }
+  }
 }
 
 TEST(Verified, RefusedForOtherSums) {

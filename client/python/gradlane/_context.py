@@ -41,6 +41,8 @@ class Figures(NamedTuple):
     The other fields describe samples of the values that this rank has put into sums by a lossy codec without error
     feedback. `lossy_values`: number of sampled values that were not zero. `lossy_zeroed`: number of these that became
     zero. `lossy_share`: norm of the losses, divided by the norm of the values, 0.0 to 1.0.
+
+    `verified_blocks`, `unverified_blocks`: blocks of results that were verified, or could not be (open()).
     """
 
     operations: int
@@ -50,6 +52,8 @@ class Figures(NamedTuple):
     lossy_values: int
     lossy_zeroed: int
     lossy_share: float
+    verified_blocks: int
+    unverified_blocks: int
 
 
 def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | None = None,  # noqa: A001
@@ -439,4 +443,5 @@ class Context(Direct):
         return Figures(
             figures.operations, figures.data_bytes, figures.data_packets, figures.retransmitted, figures.lossy_values,
             figures.lossy_zeroed, math.sqrt(figures.lossy_lost_squares / squares) if squares > 0 else 0.0,
+            figures.verified_blocks, figures.unverified_blocks,
         )

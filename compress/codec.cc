@@ -65,6 +65,13 @@ std::string guess(std::string name, size_t word_length) {
 
 }  // namespace
 
+Codec Codec::of(FloatForm form) const noexcept {
+  Codec codec = *this;
+  codec.row_ = form == FloatForm::kBf16 ? row_->bf16 : row_->fp16;
+  codec.ops_ = &ops_of(codec.row_->kernels, isa_);
+  return codec;
+}
+
 std::string Codec::name() const { return std::string(short_name().view()); }
 
 std::optional<Codec> find_codec(CodecId id, const CodecArguments& arguments, Isa isa) noexcept {

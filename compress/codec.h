@@ -78,6 +78,10 @@ class Codec {
   [[nodiscard]] std::string name() const;
   [[nodiscard]] CodecName short_name() const noexcept;  // name() without a heap allocation
 
+  // Returns this codec for elements of bf16 or fp16, which its row must have. Wherever functions of the result have
+  // floats, they then mean elements of this format, two bytes each, at the addresses of the spans.
+  [[nodiscard]] Codec of(FloatForm form) const noexcept;
+
   // Return the most and the fewest bytes that a block of `floats` values can have.
   [[nodiscard]] size_t max_bytes(size_t floats) const noexcept { return row_->max_bytes(arguments(), floats); }
   [[nodiscard]] size_t least_bytes(size_t floats) const noexcept { return row_->least_bytes(arguments(), floats); }

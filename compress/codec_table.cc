@@ -100,6 +100,7 @@ static_assert(std::ranges::all_of(kRows, complete));
 static_assert(std::ranges::all_of(kRows, extras_fit));
 static_assert(std::ranges::all_of(kRows, prepared));
 static_assert(std::ranges::all_of(kRows, laid_out));
+static_assert(laid_out(kPackBf16Row) && laid_out(kPackFp16Row));
 // kNoCodec stands for bytes that are not encoded.
 static_assert(all_differ() && kRows[0].exact() && kRows[0].id == kNoCodec);
 static_assert(std::ranges::none_of(kRows, [](const CodecRow& row) {

@@ -131,6 +131,12 @@ struct CodecRow {
   bool engine = false;      // `gradlane bench codec` models a hardware engine for it
   const char* source = "";  // the paper
 
+  // ---- Elements
+  FloatForm elements = FloatForm::kFp32;  // format of the elements that are encoded
+  // The rows of this codec for bf16 and fp16, which the table does not list. Null: they do not go through this codec.
+  const CodecRow* bf16 = nullptr;
+  const CodecRow* fp16 = nullptr;
+
   [[nodiscard]] constexpr bool exact() const noexcept { return error == nullptr; }
 };
 

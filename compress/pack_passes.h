@@ -2,6 +2,9 @@
 // every instruction set
 //
 // docs/codec-format.md, "Packed floats", has the format. The code is in an unnamed namespace; layout.h says why.
+//
+// Kernels work on words: the elements of all types have their sign in bit 31, their exponent from bit 23 on, and their
+// mantissa from bit 22 down. All other bits of a word do not count.
 #pragma once
 
 #include "compress/layout.h"
@@ -19,11 +22,28 @@ constexpr unsigned kPackZeros = 0x40;
 // Space that a kernel may write to when it packs a group, and more than it reads after a group's planes.
 constexpr size_t kPackSlack = 192;
 
-constexpr size_t pack_max_bytes(size_t floats) { return groups_of(floats) + floats * sizeof(float); }
+// The types of elements: the bytes of one, the planes of the lowest bits of its mantissa, and the bytes of the rest of
+// it. Blocks are cut at multiples of kGranule elements.
+struct PackFp32 {
+  static constexpr size_t kBytes = 4, kLowPlanes = 0, kRest = 3, kGranule = kGroupFloats;
+};
+struct PackBf16 {
+  static constexpr size_t kBytes = 2, kLowPlanes = 0, kRest = 1, kGranule = 2 * kGroupFloats;
+};
+struct PackFp16 {
+  static constexpr size_t kBytes = 2, kLowPlanes = 3, kRest = 1, kGranule = 2 * kGroupFloats;
+};
+
+template <class Type>
+constexpr size_t pack_max_bytes(size_t floats) {
+  return groups_of(floats) + floats * Type::kBytes;
+}
 
 // Returns the bytes of a group in which `sent` floats travel, and which is neither plain nor zero.
+template <class Type>
 constexpr size_t packed_bytes(unsigned head, size_t sent) {
-  return 2 + ((head & kPackMasked) != 0 ? 4 : 0) + (head & kPackBits) * ((sent + 7) / 8) + 3 * sent;
+  const size_t planes = (head & kPackBits) + Type::kLowPlanes;
+  return 2 + ((head & kPackMasked) != 0 ? 4 : 0) + planes * ((sent + 7) / 8) + Type::kRest * sent;
 }
 
 // A group of a block, as its head describes it.
@@ -37,20 +57,21 @@ struct PackedGroup {
   size_t bytes = 0;                 // of the whole group
 
   [[nodiscard]] unsigned bits() const { return head & kPackBits; }
-  [[nodiscard]] const uint8_t* rest() const { return planes + bits() * plane_bytes; }
 };
 
 // Returns the head of a group of m floats, of which `sent` travel. `base` is their largest exponent, `least` their
 // least one above 0, and `any_zero` says whether there is an exponent 0.
+template <class Type>
 GRADLANE_INLINE unsigned pack_head(size_t m, size_t sent, unsigned base, unsigned least, bool any_zero) {
   const bool escape = any_zero && base != 0;
   const unsigned widest = base == 0 ? 0 : base - least + (escape ? 1 : 0);
   const unsigned k = widest == 0 ? 0 : 32 - static_cast<unsigned>(__builtin_clz(widest));
   const unsigned head = k | (sent == m ? 0 : kPackMasked) | (escape ? kPackEscape : 0);
-  return k > kPackBits || packed_bytes(head, sent) > m * sizeof(float) ? kPackPlain : head;
+  return k > kPackBits || packed_bytes<Type>(head, sent) > m * Type::kBytes ? kPackPlain : head;
 }
 
 // Reads what precedes the planes of a group of m floats. The group must end before `end`.
+template <class Type>
 GRADLANE_INLINE Status read_group(const uint8_t* at, const uint8_t* end, size_t m, PackedGroup& it) {
   const auto left = static_cast<size_t>(end - at);
   if (left == 0) return Status::kShort;
@@ -73,12 +94,12 @@ GRADLANE_INLINE Status read_group(const uint8_t* at, const uint8_t* end, size_t 
     }
     it.planes = at + before;
     it.plane_bytes = (it.sent + 7) / 8;
-    it.bytes = packed_bytes(it.head, it.sent);
+    it.bytes = packed_bytes<Type>(it.head, it.sent);
   } else if (it.head == kPackZeros) {
     it.bytes = 1;
   } else if (it.head == kPackPlain) {
     it.planes = at + 1;
-    it.bytes = 1 + m * sizeof(float);
+    it.bytes = 1 + m * Type::kBytes;
   } else {
     return Status::kBadEscape;
   }
@@ -86,18 +107,20 @@ GRADLANE_INLINE Status read_group(const uint8_t* at, const uint8_t* end, size_t 
   return tail ? Status::kBadTail : Status::kOk;
 }
 
-// `Kernels` has the passes of an instruction set on `Kernels::Floats`, a group of floats:
+// `Kernels` has the passes of an instruction set for the type `Kernels::Type`, on `Kernels::Floats`, the words of a
+// group:
 // - load(p, m) and store(p, m, x) move the first m floats of a group. Others are loaded as +0.
-// - add(a, b) is a sum: 0x7fc00000 for every NaN (see Codec).
+// - add(a, b) is a sum, rounded to the type, in which all NaNs are equal (see Codec).
 // - pack(x, m, out) writes a group and returns its bytes. It may overwrite kPackSlack bytes.
 // - unpack(group, m, end) returns the floats of a group that is valid. It reads nothing from `end` on.
 template <class Kernels>
 struct PackPasses {
   using Floats = typename Kernels::Floats;
+  using Type = typename Kernels::Type;
 
   static EncodeResult encode(const CodecParams&, const EncodeJob& job) noexcept {
     return write(job.floats, job.out, job.room, [&](size_t at, size_t m, Floats& x) GRADLANE_INLINE_LAMBDA {
-      x = Kernels::load(job.in + at, m);
+      x = Kernels::load(place(job.in, at), m);
       return true;
     });
   }
@@ -115,8 +138,8 @@ struct PackPasses {
       const size_t m = smaller(floats - at, kGroupFloats);
       Floats x;
       if (const Status status = reader.next(m, x); status != Status::kOk) return status;
-      if constexpr (kAdd) x = Kernels::add(Kernels::load(out + at, m), x);
-      Kernels::store(out + at, m, x);
+      if constexpr (kAdd) x = Kernels::add(Kernels::load(place(out, at), m), x);
+      Kernels::store(place(out, at), m, x);
     }
     return reader.ends();
   }
@@ -126,11 +149,10 @@ struct PackPasses {
     Status status = reader.skip(job.first);
     if (status != Status::kOk) return {status, 0, 0};
     const size_t floats = job.floats - job.first;
-    const float* const local = job.local + job.first;
     const auto written = write(floats, job.out, job.room, [&](size_t at, size_t m, Floats& x) GRADLANE_INLINE_LAMBDA {
       status = reader.next(m, x);
       if (status != Status::kOk) return false;
-      x = Kernels::add(x, Kernels::load(local + at, m));
+      x = Kernels::add(x, Kernels::load(place(job.local, job.first + at), m));
       return true;
     });
     if (status == Status::kOk && written.floats == floats) status = reader.ends();
@@ -141,6 +163,14 @@ struct PackPasses {
   static constexpr CodecOps ops() { return {encode, validate, decode<false>, decode<true>, hop}; }
 
  private:
+  // Return the address of an element. Elements of any type are passed as floats.
+  static GRADLANE_INLINE const uint8_t* place(const float* of, size_t at) {
+    return reinterpret_cast<const uint8_t*>(of) + at * Type::kBytes;
+  }
+  static GRADLANE_INLINE uint8_t* place(float* of, size_t at) {
+    return reinterpret_cast<uint8_t*>(of) + at * Type::kBytes;
+  }
+
   // A place in a block that is read.
   struct Reader {
     const uint8_t* at;
@@ -148,7 +178,7 @@ struct PackPasses {
 
     GRADLANE_INLINE Status next(size_t m, Floats& x) {
       PackedGroup group;
-      if (const Status status = read_group(at, end, m, group); status != Status::kOk) return status;
+      if (const Status status = read_group<Type>(at, end, m, group); status != Status::kOk) return status;
       x = Kernels::unpack(group, m, end);
       at += group.bytes;
       return Status::kOk;
@@ -156,7 +186,7 @@ struct PackPasses {
     Status skip(size_t floats) {
       for (size_t done = 0; done < floats; done += kGroupFloats) {
         PackedGroup group;
-        const Status status = read_group(at, end, smaller(floats - done, kGroupFloats), group);
+        const Status status = read_group<Type>(at, end, smaller(floats - done, kGroupFloats), group);
         if (status != Status::kOk) return status;
         at += group.bytes;
       }
@@ -168,18 +198,20 @@ struct PackPasses {
   // Packs groups that next(at, m, x) returns, until it returns false or the room is full.
   template <class Next>
   static GRADLANE_INLINE EncodeResult write(size_t floats, uint8_t* out, size_t room, Next next) {
-    if (room < pack_max_bytes(floats)) room = smaller(room, kMaxPacket);
+    if (room < pack_max_bytes<Type>(floats)) room = smaller(room, kMaxPacket);
     size_t bytes = 0;
+    EncodeResult cut{0, 0};
     for (size_t at = 0; at < floats; at += kGroupFloats) {
+      if (at % Type::kGranule == 0) cut = {at, bytes};
       const size_t m = smaller(floats - at, kGroupFloats);
       Floats x;
-      if (!next(at, m, x)) return {at, bytes};
+      if (!next(at, m, x)) return cut;
       if (room - bytes >= kPackSlack) [[likely]] {
         bytes += Kernels::pack(x, m, out + bytes);
       } else {
         uint8_t last[kPackSlack];
         const size_t more = Kernels::pack(x, m, last);
-        if (more > room - bytes) return {at, bytes};
+        if (more > room - bytes) return cut;
         std::memcpy(out + bytes, last, more);
         bytes += more;
       }

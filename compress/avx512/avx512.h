@@ -5,7 +5,8 @@
 
 namespace gradlane::avx512 {
 
-extern const CodecOps kRaw, kBf16, kFp16, kInceptionn, kInceptionnTruncate, kPack;
+extern const CodecOps kRaw, kBf16, kFp16, kInceptionn, kInceptionnTruncate;
+extern const CodecOps kPack, kPackBf16, kPackFp16;
 extern const CodecOps kFixed, kRelative, kStochastic, kTernGrad, kTbq;
 
 }  // namespace gradlane::avx512

@@ -24,6 +24,32 @@ inline CodecParams inceptionn_params(const CodecArguments& arguments) { return l
 inline CodecError bf16_error(const CodecArguments&) { return {.relative = 0x1p-8, .absolute = 0x1p-134}; }
 inline CodecError fp16_error(const CodecArguments&) { return {.relative = 0x1p-11, .absolute = 0x1p-25}; }
 
+// Returns the row of pack for elements of a type.
+template <class Type>
+constexpr CodecRow pack_row(CodecKernels kernels, FloatForm elements) {
+  return {.id = CodecId::kPack,
+          .word = "pack",
+          .usage = "pack",
+          .example = "pack",
+          .promise = "fp32, fp16 and bf16, unchanged, in fewer bytes",
+          .kernels = kernels,
+          .granule = Type::kGranule,
+          .max_bytes = bytes_of<pack_max_bytes<Type>>,
+          .least_bytes = bytes_of<groups_of>,
+          .layout = Form::kPacked,
+          .elements = elements};
+}
+
+constexpr CodecRow kPackBf16Row = pack_row<PackBf16>(GRADLANE_KERNELS_WITHOUT_NEON(kPackBf16), FloatForm::kBf16);
+constexpr CodecRow kPackFp16Row = pack_row<PackFp16>(GRADLANE_KERNELS_WITHOUT_NEON(kPackFp16), FloatForm::kFp16);
+
+constexpr CodecRow kPackRow = [] {
+  CodecRow row = pack_row<PackFp32>(GRADLANE_KERNELS_WITHOUT_NEON(kPack), FloatForm::kFp32);
+  row.bf16 = &kPackBf16Row;
+  row.fp16 = &kPackFp16Row;
+  return row;
+}();
+
 constexpr CodecRow kPlainRows[] = {
     {.id = CodecId::kRaw,
      .word = "raw",
@@ -35,16 +61,7 @@ constexpr CodecRow kPlainRows[] = {
      .max_bytes = flat_bytes<4>,
      .least_bytes = flat_bytes<4>,
      .form = FloatForm::kFp32},
-    {.id = CodecId::kPack,
-     .word = "pack",
-     .usage = "pack",
-     .example = "pack",
-     .promise = "fp32, unchanged, in fewer bytes",
-     .kernels = GRADLANE_KERNELS_WITHOUT_NEON(kPack),
-     .granule = kGroupFloats,
-     .max_bytes = bytes_of<pack_max_bytes>,
-     .least_bytes = bytes_of<groups_of>,
-     .layout = Form::kPacked},
+    kPackRow,
     {.id = CodecId::kExact,
      .word = "exact",
      .usage = "exact",

@@ -6,7 +6,8 @@
 
 namespace gradlane::scalar {
 
-extern const CodecOps kRaw, kBf16, kFp16, kInceptionn, kInceptionnTruncate, kInceptionnLiteral, kPack;
+extern const CodecOps kRaw, kBf16, kFp16, kInceptionn, kInceptionnTruncate, kInceptionnLiteral;
+extern const CodecOps kPack, kPackBf16, kPackFp16;
 extern const CodecOps kFixed, kRelative, kStochastic, kTernGrad, kTbq;
 
 }  // namespace gradlane::scalar

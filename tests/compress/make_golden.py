@@ -3,10 +3,10 @@
 """Writes golden/<codec>.txt: the results of reference_codec.py for chosen inputs. golden_test.cc replays them.
 
 A line of a file has a key and its values, separated by spaces. A line that starts with '#' is a comment. A list that
-does not fit a line continues in the next line with the same key. Floats are fp32 bits in 8 hex digits. Bytes are 2 hex
-digits each, without spaces.
+does not fit a line continues in the next line with the same key. Floats are their bits in 8 hex digits, or 4 for halves.
+Bytes are 2 hex digits each, without spaces.
 
-  codec NAME, wire ID PARAM     of all cases that follow
+  codec NAME, wire ID PARAM     of all cases that follow. "pack:bf16" is pack for elements of bf16.
   case encode TITLE             in [residual] [second] [looked] block [residual_out] [second_out] out {cut}. "looked"
                                 means that the codec scans the contribution first.
   case tile TITLE               in floats {cut}. It encodes `in`, repeated to `floats` values.
@@ -32,8 +32,9 @@ import reference_chunks
 import reference_codec as ref
 import reference_sparse
 from golden_inputs import INF, NAN, NEG_INF, SIGN, SNAN, SPECIALS, boundaries, fp32, laplace, scale_of, step_mixes
+from reference_floats import FP32
 
-CODECS = ("raw", "bf16", "fp16", "pack", "inceptionn:2", "inceptionn:6", "inceptionn:10", "inceptionn:10,truncate",
+CODECS = ("raw", "bf16", "fp16", "pack", "pack:bf16", "pack:fp16", "inceptionn:2", "inceptionn:6", "inceptionn:10", "inceptionn:10,truncate",
           "inceptionn:14", "inceptionn:6,literal", "inceptionn:10,literal", "fixed:1", "fixed:10", "fixed:30",
           *golden_sparse.CODECS)
 # These codecs have all cases. Others leave out the cases that do not depend on their parameter.
@@ -50,8 +51,9 @@ class Writer:
                       "codec " + codec.name, "wire %d %d" % (codec.wire_id, codec.param)]
 
     def floats(self, key, bits):
+        digits = self.codec.form.width // 4
         for at in range(0, max(len(bits), 1), PER_LINE) if bits is not None else ():
-            self.lines.append(" ".join([key] + ["%08x" % f for f in bits[at : at + PER_LINE]]))
+            self.lines.append(" ".join([key] + ["%0*x" % (digits, f) for f in bits[at : at + PER_LINE]]))
 
     def bytes(self, key, data):
         for at in range(0, max(len(data), 1), 4 * PER_LINE):
@@ -89,6 +91,8 @@ class Writer:
         status, out = self.codec.decode(block, floats)
         assert status == ref.OK, title
         acc = (self.rng.sample(SPECIALS, len(SPECIALS)) + laplace(self.rng, floats, scale_of(self.codec)))[:floats]
+        if self.codec.form is not FP32:
+            acc = [ref.FlatCodec(self.codec.type).narrow(f) for f in acc]
         self.rng.shuffle(acc)
         self.line("case decode", title)
         self.bytes("block", block)

@@ -24,6 +24,8 @@ class Codec:
     """The base of all codecs. A subclass defines granule, feedback, validate, max_bytes, read and write."""
 
     feedback = False
+    form = FP32  # the format of the floats
+    add = staticmethod(add)
 
     def __init__(self, name, wire_id, param):
         self.name, self.wire_id, self.param = name, wire_id, param
@@ -66,7 +68,7 @@ class Codec:
     def decode_add(self, block, accumulator):
         """Returns (status, sums)."""
         status, values = self.decode(block, len(accumulator))
-        return status, [add(a, v) for a, v in zip(accumulator, values)] if status == OK else None
+        return status, [self.add(a, v) for a, v in zip(accumulator, values)] if status == OK else None
 
     def hop(self, block, local, room=None, residual=None, first=0):
         """Returns (status, floats consumed from first on, block, residual after)."""
@@ -76,7 +78,7 @@ class Codec:
             return status, 0, b"", residual
         room = self.max_bytes(len(local) - first) if room is None else room
         owed = self.owe(local, residual)
-        sums = [add(v, self.contribution(x)) for v, x in zip(values, owed)]
+        sums = [self.add(v, self.contribution(x)) for v, x in zip(values, owed)]
         taken, result = self.write(sums[first:], room)
         if residual is not None:
             residual = residual[:first] + self.left_over(residual[first:], owed[first:], taken)
@@ -365,22 +367,39 @@ class InceptionnLiteral(Inceptionn):
 class Pack(Codec):
     """Groups of 32 floats, one after the other: exponents in bit planes, then signs and mantissas."""
 
-    granule = GROUP
+    types = {"": FP32, "bf16": BF16, "fp16": FP16}
     zeros, plain, masked, low = 0x40, 0x20, 8, 16  # heads of groups without a base, and flags M and D of the others
 
-    def __init__(self):
-        super().__init__("pack", 23, 0)
+    def __init__(self, type=""):
+        super().__init__("pack:" + type if type else "pack", 23, 0)
+        self.type, self.form = type, self.types[type]
+        self.width = self.form.width // 8
+        self.granule = 128 // self.width
+        # The sign and the mantissa of a float are the number of which `split` bits have planes, and the rest has bytes.
+        self.split = (1 + self.form.fraction_bits) % 8
+        self.rest = (1 + self.form.fraction_bits) // 8
 
     def max_bytes(self, floats):
-        return -(-floats // GROUP) + 4 * floats
+        return -(-floats // GROUP) + self.width * floats
+
+    def add(self, a, b):
+        if self.form is FP32:
+            return add(a, b)
+        halves = FlatCodec(self.type)
+        return halves.narrow(add(halves.widen(a), halves.widen(b)))
+
+    def planes(self, codes, count):
+        """Returns `count` planes of these numbers."""
+        return b"".join(sum((code >> j & 1) << i for i, code in enumerate(codes)).to_bytes(-(-len(codes) // 8), "little")
+                        for j in range(count))
 
     def encode_group(self, bits):
         if not any(bits):
             return bytes([self.zeros])
-        plain = struct.pack("<B%dI" % len(bits), self.plain, *bits)
+        form, plain = self.form, bytes([self.plain]) + b"".join(f.to_bytes(self.width, "little") for f in bits)
         masked = bits.count(0) >= 2
         sent = [f for f in bits if f] if masked else bits
-        exponents = [FP32.magnitude_bits(f) >> FP32.fraction_bits for f in sent]
+        exponents = [form.magnitude_bits(f) >> form.fraction_bits for f in sent]
         base = max(exponents)
         low = min(exponents) == 0 < base
         # With D the highest code is that of E = 0, so it is one above all others.
@@ -391,20 +410,21 @@ class Pack(Codec):
         group = bytes([k | self.masked * masked | self.low * low, base])
         if masked:
             group += struct.pack("<I", sum(1 << i for i, f in enumerate(bits) if f))
-        for j in range(k):
-            group += sum((code >> j & 1) << i for i, code in enumerate(codes)).to_bytes(-(-len(sent) // 8), "little")
-        for f in sent:
-            group += (f % (1 << 23) | FP32.negative(f) << 23).to_bytes(3, "little")
-        return group if len(group) <= 4 * len(bits) else plain
+        rests = [f % (1 << form.fraction_bits) | form.negative(f) << form.fraction_bits for f in sent]
+        group += self.planes(codes, k) + self.planes(rests, self.split)
+        group += b"".join((rest >> self.split).to_bytes(self.rest, "little") for rest in rests)
+        return group if len(group) <= self.width * len(bits) else plain
 
     def write(self, bits, room):
         if room < self.max_bytes(len(bits)):
             room = min(room, MAX_PACKET)
-        block, taken = b"", 0
+        block, taken, cut = b"", 0, (0, b"")
         for start in range(0, len(bits), GROUP):
+            if start % self.granule == 0:
+                cut = taken, block
             group = self.encode_group(bits[start : start + GROUP])
             if len(block) + len(group) > room:
-                break
+                return cut
             block += group
             taken += len(bits[start : start + GROUP])
         return taken, block
@@ -417,7 +437,7 @@ class Pack(Codec):
         if head == self.zeros:
             return OK, 1, 0
         if head == self.plain:
-            size = 1 + 4 * floats
+            size = 1 + self.width * floats
         else:
             k = head & 7
             if head & ~(7 | self.masked | self.low) or head & self.low and k == 0:
@@ -426,7 +446,7 @@ class Pack(Codec):
             if head & self.masked:
                 mask, at = int.from_bytes(block[2:6], "little"), 6
             count = bin(mask).count("1")
-            size = at + k * -(-count // 8) + 3 * count
+            size = at + (k + self.split) * -(-count // 8) + self.rest * count
         if len(block) < max(at, size):
             return SHORT, 0, 0
         return BAD_TAIL if mask >> floats else OK, size, mask
@@ -445,17 +465,20 @@ class Pack(Codec):
         if head == self.zeros:
             return [0] * floats
         if head == self.plain:
-            return list(struct.unpack_from("<%dI" % floats, group, 1))
-        k, base = head & 7, group[1]
+            return [int.from_bytes(group[at : at + self.width], "little") for at in range(1, len(group), self.width)]
+        k, base, form = head & 7, group[1], self.form
         at, stride = 6 if head & self.masked else 2, -(-count // 8)
-        planes = [int.from_bytes(group[at + j * stride : at + (j + 1) * stride], "little") for j in range(k)]
-        at += k * stride
+        planes = [int.from_bytes(group[at + j * stride : at + (j + 1) * stride], "little")
+                  for j in range(k + self.split)]
+        at += (k + self.split) * stride
         sent = []
         for i in range(count):
-            code = sum((plane >> i & 1) << j for j, plane in enumerate(planes))
-            exponent = 0 if head & self.low and code == (1 << k) - 1 else (base - code) % 256
-            rest = int.from_bytes(group[at + 3 * i : at + 3 * i + 3], "little")
-            sent.append(rest >> 23 << 31 | exponent << 23 | rest % (1 << 23))
+            number = [(plane >> i & 1) << j for j, plane in enumerate(planes)]
+            code, low = sum(number[:k]), sum(number[k:]) >> k
+            exponent = 0 if head & self.low and code == (1 << k) - 1 else base - code
+            rest = int.from_bytes(group[at + self.rest * i : at + self.rest * (i + 1)], "little") << self.split | low
+            magnitude = (exponent << form.fraction_bits | rest % (1 << form.fraction_bits)) % (1 << (form.width - 1))
+            sent.append(form.with_sign(magnitude, rest >> form.fraction_bits))
         travel = iter(sent)
         return [next(travel) if mask >> i & 1 else 0 for i in range(floats)]
 
@@ -475,8 +498,8 @@ def find_codec(name):
     number, comma, option = rest.partition(",")
     if name in FlatCodec.ids:
         return FlatCodec(name)
-    if name == "pack":
-        return Pack()
+    if word == "pack":
+        return Pack(rest)
     if number.isdecimal():
         b = int(number)
         if word == "fixed" and not comma and 1 <= b <= 30:

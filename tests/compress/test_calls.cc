@@ -34,21 +34,23 @@ uint8_t* HeapMemory::output(Slot slot, size_t bytes) {
 Outcome run(const Codec& codec, const Call& call, Memory& memory) {
   const size_t count = call.floats.size();
   const std::span block(memory.input(Memory::kBlock, call.block), call.block.size());
-  const auto* in = reinterpret_cast<const float*>(memory.input(Memory::kFloats, as_bytes(call.floats)));
+  const size_t bytes = bytes_of_elements(codec, count);
+  const std::span<const uint8_t> elements = as_bytes(call.floats).first(bytes);
+  const auto* in = reinterpret_cast<const float*>(memory.input(Memory::kFloats, elements));
   const size_t owed_floats = std::min(count, call.residual.size());
   const std::span owed(writable(memory, Memory::kResidual, call.residual.first(owed_floats)), owed_floats);
   const size_t second_floats = call.residual.size() - owed_floats;
   const std::span second(writable(memory, Memory::kSecond, call.residual.subspan(owed_floats)), second_floats);
   const bool writes_floats = call.op == Op::kDecode || call.op == Op::kDecodeAdd;
-  const size_t room = writes_floats ? count * sizeof(float) : call.room;
+  const size_t room = writes_floats ? bytes : call.room;
   uint8_t* const out = memory.output(Memory::kOut, room);
   std::fill_n(out, room, uint8_t{0xa5});
   const std::span floats(reinterpret_cast<float*>(out), count);
 
   Outcome outcome;
-  const auto wrote = [&](size_t consumed, size_t bytes) {
+  const auto wrote = [&](size_t consumed, size_t written) {
     outcome.floats = consumed;
-    outcome.bytes.assign(out, out + bytes);
+    outcome.bytes.assign(out, out + written);
     for (const auto& state : {as_bytes(owed), as_bytes(second)}) {
       outcome.residual.insert(outcome.residual.end(), state.begin(), state.end());
     }
@@ -73,7 +75,7 @@ Outcome run(const Codec& codec, const Call& call, Memory& memory) {
       break;
     case Op::kDecode:
     case Op::kDecodeAdd:
-      if (call.op == Op::kDecodeAdd) std::copy_n(as_bytes(call.floats).data(), call.floats.size_bytes(), out);
+      if (call.op == Op::kDecodeAdd) std::copy_n(elements.data(), bytes, out);
       outcome.status = call.op == Op::kDecode ? codec.decode(block, floats) : codec.decode_add(block, floats);
       if (outcome.status == Status::kOk) wrote(count, room);
       break;

@@ -97,7 +97,9 @@ std::vector<uint8_t> foreign_sparse(Rng& rng, const Codec& codec, size_t floats)
 }
 
 // Returns packed groups with any heads that a decoder must accept, and random bytes.
-std::vector<uint8_t> foreign_packed(Rng& rng, size_t floats) {
+std::vector<uint8_t> foreign_packed(Rng& rng, FloatForm elements, size_t floats) {
+  const size_t width = elements == FloatForm::kFp32 ? 4 : 2, rest = elements == FloatForm::kFp32 ? 3 : 1;
+  const size_t low_planes = elements == FloatForm::kFp16 ? 3 : 0;
   constexpr unsigned kMasked = 0x08, kPlain = 0x20, kZeros = 0x40;
   std::vector<uint8_t> block;
   for (size_t left = floats; left != 0; left -= std::min(left, kGroupFloats)) {
@@ -105,7 +107,7 @@ std::vector<uint8_t> foreign_packed(Rng& rng, size_t floats) {
     unsigned head = static_cast<unsigned>(rng.below(rng.one_in(2) ? 16 : 32));
     if (head == 0x10 || head == 0x18) head = rng.one_in(2) ? kPlain : kZeros;
     block.push_back(static_cast<uint8_t>(head));
-    size_t bytes = head == kPlain ? here * sizeof(float) : 0;
+    size_t bytes = head == kPlain ? here * width : 0;
     if (head < kPlain) {
       block.push_back(rng.one_in(2) ? uint8_t{127} : static_cast<uint8_t>(rng.bits()));
       size_t sent = here;
@@ -114,7 +116,7 @@ std::vector<uint8_t> foreign_packed(Rng& rng, size_t floats) {
         append_word(block, mask);
         sent = static_cast<size_t>(std::popcount(mask));
       }
-      bytes = (head % 8) * ((sent + 7) / 8) + 3 * sent;
+      bytes = (head % 8 + low_planes) * ((sent + 7) / 8) + rest * sent;
     }
     for (; bytes != 0; --bytes) block.push_back(rng.one_in(4) ? uint8_t{0xff} : static_cast<uint8_t>(rng.bits()));
   }
@@ -130,7 +132,7 @@ std::vector<uint8_t> foreign_block(Rng& rng, const Codec& codec, size_t floats) 
     return block;
   }
   if (codec.row().layout == Form::kSparse) return foreign_sparse(rng, codec, floats);
-  if (codec.row().layout == Form::kPacked) return foreign_packed(rng, floats);
+  if (codec.row().layout == Form::kPacked) return foreign_packed(rng, codec.row().elements, floats);
   if (codec.id() == CodecId::kFixed) return foreign_planes(rng, floats);
   if (codec.row().layout != Form::kTagged) {
     return encode_all(codec, FloatSource(codec).make(rng, kKinds[rng.below(kKinds.size())], floats));
@@ -200,6 +202,24 @@ std::vector<std::string> some_codecs() {
   return names;
 }
 
+std::vector<std::string> and_halves(std::vector<std::string> names) {
+  for (const CodecRow& row : codec_table()) {
+    if (row.bf16 != nullptr) names.push_back(row.word + std::string(":bf16"));
+    if (row.fp16 != nullptr) names.push_back(row.word + std::string(":fp16"));
+  }
+  return names;
+}
+
+Codec find_named(const std::string& name, Isa isa) {
+  if (std::ranges::count(and_halves({}), name) == 0) return find_codec(name, isa);
+  return find_codec(name.substr(0, name.find(':')), isa)
+      .of(name.ends_with("bf16") ? FloatForm::kBf16 : FloatForm::kFp16);
+}
+
+size_t bytes_of_elements(const Codec& codec, size_t count) {
+  return count * (codec.row().elements == FloatForm::kFp32 ? 4 : 2);
+}
+
 Codec ready_for(Codec codec, std::span<const float> floats, const float* residual, const float* second) {
   if (codec.passes() == 0) return codec;
   const auto scan = std::make_unique<TensorScan>();
@@ -221,7 +241,7 @@ std::vector<uint32_t> bits_of(std::span<const float> floats) {
   return bits;
 }
 
-FloatSource::FloatSource(const Codec& codec) : step_(std::ldexp(1.0, 1 - bits_param(codec))) {
+FloatSource::FloatSource(const Codec& codec) : codec_(codec), step_(std::ldexp(1.0, 1 - bits_param(codec))) {
   std::vector<uint32_t> bits(std::begin(kSpecialBits), std::end(kSpecialBits));
   for (const double unit : {step_, std::ldexp(1.0, -(bits_param(codec) / 2)), 0x1p-15}) {
     for (const double steps : kEdgeSteps) {
@@ -276,6 +296,11 @@ std::vector<float> FloatSource::make(Rng& rng, Kind kind, size_t count) const {
       limit = kStepLimits[rng.below(std::size(kStepLimits))];
     }
     floats[i] = one(rng, now, limit);
+  }
+  if (codec_.row().elements != FloatForm::kFp32 && kind != Kind::kBits) {
+    const std::vector<float> wide = floats;
+    const std::span out(reinterpret_cast<uint8_t*>(floats.data()), bytes_of_elements(codec_, count));
+    (void)codec_of(codec_.row().elements, codec_.isa()).encode(wide, out);
   }
   return floats;
 }

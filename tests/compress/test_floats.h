@@ -31,6 +31,13 @@ bool selects(const CodecRow& row);
 std::vector<std::string> all_codecs();
 std::vector<std::string> some_codecs();
 
+// Returns these names, and those of codecs of elements of 16 bits: "pack:bf16" is pack for bf16. find_named() takes
+// them and all that find_codec() takes.
+std::vector<std::string> and_halves(std::vector<std::string> names);
+Codec find_named(const std::string& name, Isa isa);
+// Returns the bytes of `count` elements of a codec.
+size_t bytes_of_elements(const Codec& codec, size_t count);
+
 // Returns the codec of a single rank after it has finished its scan of these floats and states. States may be null.
 Codec ready_for(Codec codec, std::span<const float> floats, const float* residual = nullptr,
                 const float* second = nullptr);
@@ -51,6 +58,7 @@ inline constexpr std::array kKinds = {Kind::kBits,        Kind::kGradients, Kind
                                       Kind::kNarrowEdges, Kind::kSteps,     Kind::kSparse,
                                       Kind::kOutliers,    Kind::kResidual,  Kind::kMixed};
 
+// Makes floats. For a codec of halves, these have the elements in the first half of their bytes.
 class FloatSource {
  public:
   explicit FloatSource(const Codec& codec);
@@ -60,6 +68,7 @@ class FloatSource {
  private:
   float one(Rng& rng, Kind kind, size_t limit) const;
 
+  Codec codec_;
   double step_;
   std::vector<float> edges_;
   std::vector<float> narrow_edges_;

@@ -14,7 +14,7 @@ namespace {
 // One codec with the scalar kernels and with those under test, and a source of data.
 struct Pair {
   Pair(const std::string& name, Isa isa)
-      : scalar(find_codec(name, Isa::kScalar)), mine(find_codec(name, isa)), source(scalar) {}
+      : scalar(find_named(name, Isa::kScalar)), mine(find_named(name, isa)), source(scalar) {}
 
   // Compares `call` with the scalar outcome. The spans of the codec under test lie `offset` bytes after an aligned
   // address.
@@ -63,7 +63,7 @@ class Variants : public IsaTest {
 
 TEST_P(Variants, EveryLength) {
   Rng rng(1);
-  for (const Pair& codec : pairs(some_codecs())) {
+  for (const Pair& codec : pairs(and_halves(some_codecs()))) {
     for (size_t floats = 0; floats <= 200; ++floats) {
       for (int repeat = 0; repeat < rounds(5); ++repeat) {
         ASSERT_NO_FATAL_FAILURE(codec.agree_on_all(rng, make_data(rng, codec.scalar, codec.source, floats)));
@@ -76,7 +76,7 @@ TEST_P(Variants, EveryLength) {
 // that no longer fits.
 TEST_P(Variants, EveryKindOfData) {
   Rng rng(2);
-  for (const Pair& codec : pairs(some_codecs())) {
+  for (const Pair& codec : pairs(and_halves(some_codecs()))) {
     for (const Kind kind : kKinds) {
       for (const BlockKind block_kind : kBlockKinds) {
         for (int repeat = 0; repeat < rounds(10); ++repeat) {
@@ -95,7 +95,7 @@ TEST_P(Variants, EveryKindOfData) {
 // have runs of their own, because one raw float keeps 31 others off the narrow path.
 TEST_P(Variants, EdgesOfEveryParameter) {
   Rng rng(3);
-  for (const Pair& codec : pairs(all_codecs())) {
+  for (const Pair& codec : pairs(and_halves(all_codecs()))) {
     for (const Kind kind : {Kind::kEdges, Kind::kNarrowEdges, Kind::kSteps}) {
       CallData data;
       data.floats = kind == Kind::kEdges ? codec.source.edges() : codec.source.make(rng, kind, 500);
@@ -135,7 +135,7 @@ TEST_P(Variants, SumsOfOppositeExtremes) {
 // An accumulator or residual of zeros shows the sign of the value that is added to it.
 TEST_P(Variants, SignsOfZero) {
   const float zeros[] = {0.0F, -0.0F};
-  for (const Pair& codec : pairs(some_codecs())) {
+  for (const Pair& codec : pairs(and_halves(some_codecs()))) {
     for (const float in : zeros) {
       for (const float owed : zeros) {
         for (const float small : {0.0F, -0.0F, 0x1p-149F, -0x1p-149F, 0x1p-40F, -0x1p-40F}) {
@@ -153,7 +153,7 @@ TEST_P(Variants, SignsOfZero) {
 
 TEST_P(Variants, EveryOffset) {
   Rng rng(5);
-  for (const Pair& codec : pairs(some_codecs())) {
+  for (const Pair& codec : pairs(and_halves(some_codecs()))) {
     for (size_t offset = 0; offset <= 64; ++offset) {
       const CallData data = make_data(rng, codec.scalar, codec.source, 97);
       for (const Call& call : make_calls(rng, codec.scalar, data)) ASSERT_TRUE(codec.agree(call, offset));
@@ -164,7 +164,7 @@ TEST_P(Variants, EveryOffset) {
 // Runs are longer than a packet, because the limit on cut blocks is part of the contract.
 TEST_P(Variants, LongRuns) {
   Rng rng(6);
-  for (const Pair& codec : pairs(some_codecs())) {
+  for (const Pair& codec : pairs(and_halves(some_codecs()))) {
     for (const Kind kind : {Kind::kMixed, Kind::kOutliers, Kind::kSparse}) {
       CallData data;
       data.floats = codec.source.make(rng, kind, rounds(size_t{20'000}));

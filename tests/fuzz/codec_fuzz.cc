@@ -19,16 +19,18 @@ namespace {
 constexpr size_t kHeader = 8;
 
 struct Variants {
-  Variants(CodecId id, const CodecArguments& arguments) {
+  Variants(CodecId id, const CodecArguments& arguments, FloatForm elements = FloatForm::kFp32) {
     for (const Isa isa : kIsas) {
-      if (isa_supported(isa)) codecs.push_back(find_codec(id, arguments, isa).value());
+      if (!isa_supported(isa)) continue;
+      const Codec codec = find_codec(id, arguments, isa).value();
+      codecs.push_back(elements == FloatForm::kFp32 ? codec : codec.of(elements));
     }
   }
   std::vector<Codec> codecs;  // the same codec on each instruction set, the scalar one first
 };
 
 // Returns the codecs of the table: each row's example, also with the least and the greatest of each parameter, with the
-// option, and with the lattice.
+// option, and with the lattice; then those for elements of 16 bits.
 const std::vector<Variants>& table() {
   static const std::vector<Variants> all = [] {
     std::vector<Variants> made;
@@ -62,6 +64,11 @@ const std::vector<Variants>& table() {
         arguments.value_bits = 10;
         add();
       }
+    }
+    for (const CodecRow& row : codec_table()) {
+      const CodecArguments arguments = find_codec(row.example).arguments();
+      if (row.bf16 != nullptr) made.emplace_back(row.id, arguments, FloatForm::kBf16);
+      if (row.fp16 != nullptr) made.emplace_back(row.id, arguments, FloatForm::kFp16);
     }
     return made;
   }();

@@ -14,7 +14,13 @@ namespace {
 
 constexpr size_t kPieceBytes = 2048;
 
-// Returns the codec whose kernels a type needs.
+// Returns a codec with its kernels for a type that it serves.
+Codec for_type(ElementType type, const Codec& codec) noexcept {
+  if (type == ElementType::kFloat16) return codec.of(FloatForm::kFp16);
+  return type == ElementType::kBfloat16 ? codec.of(FloatForm::kBf16) : codec;
+}
+
+// Returns the codec whose kernels the arithmetic of a type needs.
 Codec kernels_of(ElementType type, const Codec& codec) noexcept {
   switch (type) {
     case ElementType::kFloat16:
@@ -55,7 +61,10 @@ FailureText packet_fault(const Codec& codec, size_t mtu, size_t around) noexcept
 }
 
 Coder::Coder(ElementType type, const Codec& codec, Reduction reduction) noexcept
-    : codec_(kernels_of(type, codec)),
+    : rounds_once_(codec.row().rounds_once && encoded(type, reduction, codec.row().serves)),
+      coded_(!rounds_once_ && encoded(type, reduction, codec.row().serves)),
+      kernels_(kernels_of(type, codec)),
+      codec_(coded_ ? for_type(type, codec) : kernels_),
       ops_(&element_ops(type)),
       combine_(combine_of(*ops_, reduction)),
       element_bytes_(gradlane::element_bytes(type)),
@@ -63,16 +72,14 @@ Coder::Coder(ElementType type, const Codec& codec, Reduction reduction) noexcept
       cut_(granule_),
       least_room_(kLongestGroup),
       width_(element_bytes_),
-      rounds_once_(codec.row().rounds_once && encoded(type, reduction, codec.row().serves)),
-      coded_(!rounds_once_ && encoded(type, reduction, codec.row().serves)),
       id_(kNoCodec),
       param_(0) {
   if (coded()) {
-    width_ = codec.row().width;
-    id_ = codec.id();
-    param_ = codec.param();
-    cut_ = std::max(granule_, codec.granule());
-    if (cut_ != granule_) least_room_ = codec.least_bytes(cut_);
+    width_ = codec_.row().width;
+    id_ = codec_.id();
+    param_ = codec_.param();
+    cut_ = std::max(granule_, codec_.granule());
+    if (cut_ != granule_) least_room_ = codec_.least_bytes(cut_);
   }
 }
 
@@ -147,7 +154,7 @@ HopResult Coder::hop(std::span<const uint8_t> block, const void* local, size_t c
   const size_t elements = room / width_;
   const size_t skipped = first * width_;
   if (elements != 0) {
-    combine_(codec_, block.data() + skipped, static_cast<const uint8_t*>(local) + skipped, out.data(), elements);
+    combine_(kernels_, block.data() + skipped, static_cast<const uint8_t*>(local) + skipped, out.data(), elements);
   }
   return {Status::kOk, elements, room};
 }
@@ -160,7 +167,7 @@ Status Coder::add(std::span<const uint8_t> block, void* accumulator, size_t coun
   auto* const sums = static_cast<uint8_t*>(accumulator);
   for (size_t at = 0; at < block.size(); at += piece.size()) {
     const size_t bytes = std::min(piece.size(), block.size() - at);
-    combine_(codec_, block.data() + at, sums + at, piece.data(), bytes / width_);
+    combine_(kernels_, block.data() + at, sums + at, piece.data(), bytes / width_);
     std::memcpy(sums + at, piece.data(), bytes);
   }
   return Status::kOk;
@@ -183,7 +190,7 @@ size_t Coder::join(uint8_t* block, BlockSize first, BlockSize second) const noex
 }
 
 void Coder::divide(void* elements, size_t count, unsigned world) const noexcept {
-  ops_->divide(codec_, static_cast<uint8_t*>(elements), count, world);
+  ops_->divide(kernels_, static_cast<uint8_t*>(elements), count, world);
 }
 
 }  // namespace gradlane

@@ -1,4 +1,5 @@
-// coder.h - encoding of an operation's elements: fp32 through a codec, except minima and maxima; all others unchanged
+// coder.h - encoding of an operation's elements: through a codec that serves their type, except minima and maxima; all
+// others unchanged
 #pragma once
 
 #include <cstddef>
@@ -37,23 +38,23 @@ struct ElementContext {
 
 // A Coder is made once, when an operation starts. It is a small value: copy it.
 //
-// It writes and reads the payload of runs, which is called a block like that of a Codec. Elements of fp32 go through
-// the given codec, except for minima and maxima. All other blocks are the elements, little-endian, and nothing else.
-// Statements about sums below hold for minima and maxima too, where the operation asks for them.
+// It writes and reads the payload of runs, which is called a block like that of a Codec. Elements of types that the
+// given codec serves go through it, except for minima and maxima. All other blocks are the elements, little-endian, and
+// nothing else. Statements about sums below hold for minima and maxima too, where the operation asks for them.
 //
 // All functions are pure: they use no heap, lock, exception or state. They read and write nothing outside the given
 // spans, whatever the bytes are. Elements, residuals and blocks may lie at any address. A pointer to no bytes may be
 // null. Outputs must not overlap inputs.
 //
 // Every CPU gives the same bytes. A sum that is NaN is always the same NaN of its type: 0x7fc00000 (fp32), 0x7ff8 and
-// zeros (fp64), 0x7e00 (fp16), 0x7fc0 (bf16). Elements that are not added keep their bits, except for what the codec of
-// fp32 changes.
+// zeros (fp64), 0x7e00 (fp16), 0x7fc0 (bf16). Elements that are not added keep their bits, except for what the codec
+// changes.
 //
 // Minima and maxima are those of IEEE 754-2019 (minimum, maximum): NaN where either is NaN, and -0 < +0. They are
 // exact, and do not depend on the order of the ranks.
 class Coder {
  public:
-  // `codec` is the codec of fp32. Other types use its instruction set.
+  // `codec` is the codec of the types that it serves. Other types use its instruction set.
   Coder(ElementType type, const Codec& codec, Reduction reduction = Reduction::kSum) noexcept;
 
   [[nodiscard]] size_t element_bytes() const noexcept { return element_bytes_; }
@@ -125,7 +126,10 @@ class Coder {
                               std::span<uint8_t> out) const noexcept;
   [[nodiscard]] EncodeResult as_it_is(const void* elements, size_t count, std::span<uint8_t> out) const noexcept;
 
-  Codec codec_;             // codec of fp32; for fp16 and bf16 the codec that converts them
+  bool rounds_once_;
+  bool coded_;
+  Codec kernels_;           // for fp16 and bf16 the codec that converts them; else any
+  Codec codec_;             // of elements that go through a codec
   const ElementOps* ops_;   // arithmetic of the type
   ElementCombine combine_;  // function of `ops_` for the reduction; null where the codec adds
   size_t element_bytes_;
@@ -133,8 +137,6 @@ class Coder {
   size_t cut_;
   size_t least_room_;
   size_t width_;  // bytes per element in a block; 0 if they depend on the elements
-  bool rounds_once_;
-  bool coded_;
   CodecId id_;
   uint8_t param_;
 };

@@ -45,6 +45,7 @@ constexpr CodecRow kPackFp16Row = pack_row<PackFp16>(GRADLANE_KERNELS_WITHOUT_NE
 
 constexpr CodecRow kPackRow = [] {
   CodecRow row = pack_row<PackFp32>(GRADLANE_KERNELS_WITHOUT_NEON(kPack), FloatForm::kFp32);
+  row.serves = Serves::kUpTo32Bits;
   row.bf16 = &kPackBf16Row;
   row.fp16 = &kPackFp16Row;
   return row;

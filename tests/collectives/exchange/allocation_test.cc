@@ -109,6 +109,7 @@ std::vector<JobSpec> everything(unsigned world, const StrategyId& strategy) {
   for (const ElementType type : {kFloat64, kFloat16, kBfloat16, kInt32, kInt64, kBytes}) {
     specs.push_back({.kind = OpKind::kAllReduce, .count = 3001, .type = type});
     specs.push_back({.kind = OpKind::kBroadcast, .count = 3001, .type = type});
+    specs.push_back({.kind = OpKind::kAllReduce, .count = 3001, .codec = "pack", .type = type});
   }
   specs.push_back({.kind = OpKind::kAllReduce, .count = 5003, .codec = "fixed:10", .feedback = true});
   specs.push_back({.kind = OpKind::kAllReduce, .count = 5003, .codec = "inceptionn:8", .fill = Fill::kWild});

@@ -20,18 +20,24 @@ namespace gradlane::test::coder_test {
 // memory ends.
 struct CoderCase {
   ElementType type;
-  Codec codec;
+  bool coded;   // elements go through the codec
+  Codec codec;  // for the type, if it serves it
   Coder coder;
 
-  CoderCase(ElementType element_type, const Codec& of_floats)
-      : type(element_type), codec(of_floats), coder(element_type, of_floats) {}
+  CoderCase(ElementType element_type, const Codec& named)
+      : type(element_type),
+        coded(encoded(element_type, Reduction::kSum, named.row().serves)),
+        codec(!coded || type == ElementType::kFloat32 ? named
+              : type == ElementType::kFloat16         ? named.of(FloatForm::kFp16)
+                                                      : named.of(FloatForm::kBf16)),
+        coder(element_type, named) {}
 
   [[nodiscard]] std::string name() const { return std::string(element_name(type)) + " " + codec.name(); }
   [[nodiscard]] size_t width() const { return element_bytes(type); }
 
   [[nodiscard]] Bytes make(Rng& rng, size_t count) const {
     Bytes bytes(count * width());
-    if (type == ElementType::kFloat32) {
+    if (coded) {
       const std::vector<float> floats = FloatSource(codec).make(rng, Kind::kMixed, count);
       if (count != 0) std::memcpy(bytes.data(), floats.data(), bytes.size());
       return bytes;
@@ -46,8 +52,11 @@ struct CoderCase {
 
   // Returns the block that encodes all elements.
   [[nodiscard]] Bytes block(const Bytes& elements) const {
-    if (type != ElementType::kFloat32) return elements;
-    return encode_all(codec, floats(elements));
+    if (!coded) return elements;
+    const size_t count = elements.size() / width();
+    std::vector<float> floats(count);  // at least as many bytes as the elements
+    if (count != 0) std::memcpy(floats.data(), elements.data(), elements.size());
+    return encode_all(codec, floats);
   }
 
   [[nodiscard]] Bytes sum_block(const Bytes& elements, const Bytes& local) const {
@@ -63,6 +72,11 @@ struct CoderCase {
       }
       return encode_all_sums(codec, sum);
     }
+    return block(sums(elements, local));
+  }
+
+  // Returns the sums of elements of any other type than fp32.
+  [[nodiscard]] Bytes sums(const Bytes& elements, const Bytes& local) const {
     Bytes sums(elements.size());
     for (size_t i = 0; i < sums.size() / width(); ++i) {
       set_word(sums, width(), i, reference_sum(type, word_at(elements, width(), i), word_at(local, width(), i)));
@@ -98,15 +112,18 @@ inline constexpr size_t kCounts[] = {0, 1, 15, 31, 32, 33, 64, 100, 129, 1000, 4
 
 class CoderTest : public IsaTest {
  protected:
-  // Returns fp32 with the codecs that encode sums like contributions and each element by itself, and all other types.
-  // `inceptionn:B,literal` is left out, because other bytes come of what its blocks decode to. codecs_test.cc tests all
-  // codecs.
+  // Returns fp32, fp16 and bf16 with the codecs that serve them, that encode sums like contributions, and each element
+  // by itself; and all other types. `inceptionn:B,literal` is left out, because other bytes come of what its blocks
+  // decode to. codecs_test.cc tests all codecs.
   static std::vector<CoderCase> ways() {
     std::vector<CoderCase> list;
     for (const CodecRow& row : codec_table()) {
       const Codec of_row = codec(row.example);
       const bool by_element = row.is_additive && row.granule <= kGroupFloats && row.id != CodecId::kInceptionnLiteral;
-      if (by_element && !of_row.selects()) list.emplace_back(ElementType::kFloat32, of_row);
+      if (!by_element || of_row.selects()) continue;
+      for (const ElementType type : {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBfloat16}) {
+        if (encoded(type, Reduction::kSum, row.serves)) list.emplace_back(type, of_row);
+      }
     }
     for (const ElementType type : {ElementType::kFloat64, ElementType::kFloat16, ElementType::kBfloat16,
                                    ElementType::kInt32, ElementType::kInt64, ElementType::kBytes}) {

@@ -95,6 +95,22 @@ TEST_P(World, WildElements) {
   };
   for (const std::string& codec : kCodecs) add(kFloat32, codec);
   for (const ElementType type : {kFloat64, kFloat16, kBfloat16, kInt32, kInt64, kBytes}) add(type, "raw");
+  for (const ElementType type : {kFloat16, kBfloat16}) add(type, "pack");
+  run_all(specs);
+}
+
+// Elements of 16 bits in few bytes. Their sums and copies have the bits of uncompressed ones.
+TEST_P(World, PackedHalves) {
+  using enum ElementType;
+  std::vector<JobSpec> specs;
+  for (const ElementType type : {kFloat16, kBfloat16}) {
+    for (const size_t count : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{20'011}}) {
+      for (JobSpec spec : all_kinds(world(), count, count / world(), "pack")) {
+        spec.type = type;
+        specs.push_back(spec);
+      }
+    }
+  }
   run_all(specs);
 }
 

@@ -34,6 +34,9 @@ const std::vector<float>& laplace() {
   return table;
 }
 
+// Returns whether elements of fp16 or bf16 go through a codec. Its results are those of uncompressed elements.
+bool is_packed(const JobSpec& spec) { return is_half(spec.type) && spec.codec == "pack"; }
+
 float canonical(float sum) { return std::isnan(sum) ? float_of(0x7fc00000) : sum; }
 
 // Returns the multiple of 2^(1-b) that stands for a float.
@@ -60,7 +63,7 @@ std::string hex(Word word) {
 
 std::ostream& operator<<(std::ostream& out, const JobSpec& spec) {
   out << op_name(spec.kind) << " of " << spec.count << " " << element_name(spec.type);
-  if (spec.type == ElementType::kFloat32) out << " as " << spec.codec;
+  if (spec.type == ElementType::kFloat32 || is_packed(spec)) out << " as " << spec.codec;
   if (spec.average) out << ", average";
   if (has_root(spec.kind)) out << ", root " << spec.root;
   if (spec.feedback) out << ", feedback";
@@ -138,7 +141,7 @@ Operation Job::operation(unsigned rank) {
   if (spec_.average) operation.reduction = Reduction::kAverage;
   operation.root = spec_.root;
   operation.count = spec_.count;
-  operation.codec = rounds_once() ? find_codec(spec_.codec) : codec_;
+  operation.codec = rounds_once() || is_packed(spec_) ? find_codec(spec_.codec) : codec_;
   if (spec_.kind == OpKind::kAllToAll) operation.out = outs_[rank].data() + margin_;
   if (spec_.pick != Reduction::kSum) operation.reduction = spec_.pick;
   if (!spec_.strategy.empty()) operation.strategy = find_strategy(spec_.strategy);

@@ -57,6 +57,7 @@ TEST(Ops, LargeInBadWeather) {
     std::vector<JobSpec> specs = direct_kinds(world, count, count / world, "inceptionn:10");
     for (const OpKind kind : kKinds) {
       specs.push_back({.kind = kind, .count = count / world, .type = ElementType::kBfloat16, .fill = Fill::kWild});
+      specs.push_back({.kind = kind, .count = count / world, .codec = "pack", .type = ElementType::kBfloat16});
     }
     std::vector<Job> jobs = make_jobs(specs, world, 7);
     EXPECT_TRUE(run(net, jobs));

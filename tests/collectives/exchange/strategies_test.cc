@@ -96,6 +96,14 @@ TEST_P(Strategies, AllTypesAndKinds) {
       specs.push_back(spec);
     }
   }
+  for (const ElementType type : {kFloat16, kBfloat16}) {
+    for (JobSpec spec : kinds(strategy(), world(), 5237, "pack")) {
+      spec.type = type;
+      specs.push_back(spec);
+      spec.fill = Fill::kWild;
+      specs.push_back(spec);
+    }
+  }
   run_all(specs);
 }
 

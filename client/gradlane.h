@@ -181,7 +181,8 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 // All-reduce, reduce-scatter and reduce can take the minimum or maximum instead of the sum, for all types
 // (gradlane_how). Where an element is NaN on one rank, the result is NaN. -0 is less than +0. Bytes are unsigned.
 //
-// A codec applies to sums of float32, and to an all-to-all of float32 that names one. These operations must have
+// A codec applies to sums of float32, and to an all-to-all of float32 that names one. A codec with
+// GRADLANE_CODEC_HALVES ("pack", "exact") applies to float16 and bfloat16, too. These operations must have
 // GRADLANE_EXACT_BELOW elements or more (per block in reduce-scatter and all-to-all). All other data arrives bit by
 // bit. Some codecs are for sums only, and an all-to-all that names one of them also arrives bit by bit. Codecs for sums
 // only send selected elements or votes, wait for a threshold, round at random, or need a scale on which ranks agree
@@ -197,7 +198,7 @@ typedef struct gradlane_how {
   size_t struct_size;  // sizeof(gradlane_how)
   // Codec of sums of float32, and of other floating types if it has GRADLANE_CODEC_HALVES or
   // GRADLANE_CODEC_ROUNDS_ONCE, for example "raw" or "fixed:10". NULL: the daemon's, but "raw" for an all-to-all.
-  // All-gather and broadcast of float32 accept codecs without loss: "raw" and "pack". Gather, scatter, minima and
+  // All-gather and broadcast accept codecs without loss: "raw" and "pack". Gather, scatter, minima and
   // maxima accept these, too, but compress nothing. All ranks name the same codec, and have a residual on all of them
   // or on none.
   //

@@ -113,7 +113,8 @@ TEST_F(Arguments, DefaultTagsCountOperations) {
 // A codec that loses nothing, the daemon's or the one that the call names, is for copies, too.
 TEST_F(Arguments, CopiesByCodecsWithoutLoss) {
   std::vector<gl_codec_row> codecs = fake_codecs();
-  codecs.push_back({"pack", "pack", "pack", "", 23, 0, 0, 0, GL_CODEC_EXACT, {}, "", "", "exact", ""});
+  const uint32_t flags_of_pack = GL_CODEC_EXACT | GL_CODEC_HALVES;
+  codecs.push_back({"pack", "pack", "pack", "", 23, 0, 0, 0, flags_of_pack, {}, "", "", "exact", ""});
   constexpr size_t kMany = 3 * GRADLANE_EXACT_BELOW;
   float* many = nullptr;
   const auto copies = [&](size_t count, gradlane_type type, uint16_t flags) {
@@ -127,6 +128,7 @@ TEST_F(Arguments, CopiesByCodecsWithoutLoss) {
     many = allocate(gl_, kMany);
     how_.codec = named ? "pack" : nullptr;
     copies(kMany, GRADLANE_FLOAT32, named ? GL_FLAG_CODEC : 0);
+    copies(kMany, GRADLANE_BFLOAT16, named ? GL_FLAG_CODEC : 0);
     copies(kMany, GRADLANE_INT32, 0);
     copies(30, GRADLANE_FLOAT32, GL_FLAG_EXACT);
     how_.reduction = GRADLANE_MAX;
@@ -191,6 +193,35 @@ TEST_F(Arguments, SmallSumsAreExact) {
   // Other types use no codec, however large they are.
   ASSERT_EQ(all_reduce(data, 10, nullptr, GRADLANE_FLOAT16), GRADLANE_OK);
   EXPECT_EQ(last().flags, GL_FLAG_EXACT);
+}
+
+// A codec with GL_CODEC_HALVES is for fp16 and bf16. With others they are exact, and so are their small sums.
+TEST_F(Arguments, CodecsOfHalves) {
+  std::vector<gl_codec_row> codecs = fake_codecs();
+  const uint32_t flags_of_pack = GL_CODEC_EXACT | GL_CODEC_HALVES;
+  codecs.push_back({"pack", "pack", "pack", "", 23, 0, 0, 0, flags_of_pack, {}, "", "", "exact", ""});
+  for (const char* of_daemon : {"fixed:10", "pack"}) {
+    open({.lanes = 2, .rank = 1, .world = 3, .codec = of_daemon, .codecs = codecs});
+    const bool daemon_is_for = std::strcmp(of_daemon, "pack") == 0;
+    float* const data = allocate(gl_, 2048);
+    for (const gradlane_type type : {GRADLANE_FLOAT16, GRADLANE_BFLOAT16}) {
+      const auto flags = [&](size_t count, const char* codec, gradlane_reduction reduction = GRADLANE_SUM) {
+        how_ = GRADLANE_HOW_INIT;
+        how_.codec = codec;
+        how_.reduction = reduction;
+        EXPECT_EQ(all_reduce(data, count, &how_, type), GRADLANE_OK) << gradlane_error(gl_.get());
+        return last().flags;
+      };
+      EXPECT_EQ(flags(1024, "pack"), GL_FLAG_CODEC);
+      EXPECT_EQ(last().codec, 23);
+      EXPECT_EQ(flags(1024, "raw"), GL_FLAG_EXACT);
+      EXPECT_EQ(flags(1024, "fixed:7"), GL_FLAG_EXACT);
+      EXPECT_EQ(flags(1024, nullptr), daemon_is_for ? 0 : GL_FLAG_EXACT);
+      EXPECT_EQ(flags(1023, "pack"), GL_FLAG_EXACT);
+      EXPECT_EQ(flags(1023, nullptr), GL_FLAG_EXACT);
+      EXPECT_EQ(flags(1024, "pack", GRADLANE_MIN), GL_FLAG_EXACT | GL_FLAG_MIN);
+    }
+  }
 }
 
 // A small sum is exact, so the call adds the residual to the data.

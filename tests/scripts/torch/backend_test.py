@@ -125,6 +125,24 @@ class Sums(Case):
                 if codec != "raw" and WORLD > 1:
                     self.assertGreater(error, bound / WORLD / 16, "the codec was not used")
 
+    def test_packed_halves(self):
+        """Sums of 16 bits through pack have the bits of uncompressed ones, whether C++ or Python starts them."""
+        def sums(codec, own):
+            with gradlane.torch.use_codec(codec):
+                tensor, strided, block = own.clone(), torch.zeros(len(own), 2, dtype=own.dtype)[:, 0], own.clone()
+                strided.copy_(own)
+                dist.all_reduce(tensor)
+                dist.all_reduce(strided)
+                dist.reduce_scatter(block, [own * (rank + 1) for rank in range(WORLD)])
+            return torch.cat([tensor, strided, block]).view(torch.int16)
+
+        for dtype in (torch.bfloat16, torch.float16):
+            own = (torch.randn(50000, generator=torch.Generator().manual_seed(RANK)) * 0.01).to(dtype)
+            own[RANK::5000] = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 1e-7] * 2)
+            packed = sums("pack", own)
+            self.assertTrue(torch.equal(packed, sums("raw", own)))
+            self.assertSameEverywhere(packed[:len(own)])
+
     def test_few_elements_are_exact(self):
         tensor = torch.full((1023,), 1e-6)
         with gradlane.torch.use_codec("fixed:4"):

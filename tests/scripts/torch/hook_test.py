@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 import torch
 import torch.distributed as dist
@@ -70,6 +71,19 @@ class Average(unittest.TestCase):
                 torch.testing.assert_close(got.double(), exact, rtol=float(torch.finfo(dtype).eps), atol=0)
         residuals = state.state_dict()["residuals"]
         self.assertEqual(sorted(r is not None for r in residuals), [False] * 4 + [True] * 2)
+
+    def test_packed_halves(self):
+        """Gradients of 16 bits go through pack, and have the bits of uncompressed ones."""
+        shapes, types = [(30, 100), (20011,)], [torch.float16, torch.bfloat16]
+        results = []
+        for codec in ("raw", "pack"):
+            state = gradlane.torch.State(codec)
+            ddp = wrapped(Given(*shapes, dtypes=types), state, 2)
+            with unittest.mock.patch.object(state._engine, "all_reduce", wraps=state._engine.all_reduce) as calls:
+                results.append(step(ddp, draw(1, shapes)))
+            self.assertEqual({call.kwargs["codec"] for call in calls.mock_calls}, {codec})
+        for raw, packed in zip(*results):
+            self.assertTrue(torch.equal(packed.view(torch.int16), raw.view(torch.int16)))
 
     def test_no_sync(self):
         state = gradlane.torch.State("fixed:10", error_feedback=True)

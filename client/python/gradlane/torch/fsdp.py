@@ -207,7 +207,7 @@ class Unit:
             shared = self._shared(tensor.numel(), tensor.dtype)
             shared.copy_(tensor.detach().reshape(-1))
         coded = tensor.dtype == torch.float32
-        codec, residual = (self._choose(shared, average) if coded else (None, None))
+        codec, residual = self._choose(shared, average) if coded else (self._plain_codec(), None)
         future = self._engine.reduce_scatter_shared(
             output.detach(), shared, average=average, codec=codec, residual=residual, strategy=self._strategy,
             timeout=self._timeout, on_error=on_error)
@@ -215,6 +215,10 @@ class Unit:
             future.wait()
             self._start_square_sum(output, 1.0 if average else 1.0 / self._engine.world)
         return future
+
+    def _plain_codec(self) -> str | None:
+        """Returns the codec of types without residuals, or None if its bound follows gradients of float32."""
+        return self._codec if self._bound is None else None
 
     def _choose(self, shared: torch.Tensor, average: bool) -> tuple[str, torch.Tensor | None]:
         """Returns codec and residual for this step. An exact step with an adaptive bound adds the residual to `shared`

@@ -72,7 +72,7 @@ class Replica(Unit):
 
     def _average(self, tensor: torch.Tensor, on_error: Any) -> Any:
         coded = tensor.dtype == torch.float32
-        codec, residual = self._choose(tensor, True) if coded else (None, None)
+        codec, residual = self._choose(tensor, True) if coded else (self._plain_codec(), None)
         take = None if self._bound is None or not coded else self._take
         return self._engine.all_reduce(tensor, average=True, codec=codec, residual=residual, strategy=self._strategy,
                                        timeout=self._timeout, on_error=on_error, on_result=take)

@@ -14,7 +14,7 @@ CLI::App* add_perf(CLI::App& app, PerfOptions& options) {
   operation.add("--codec", "CODEC", options.codecs,
                 "See 'gradlane codecs'; all; of aggregators two:\nthere/back (raw,fixed:10)");
   operation.add("--reduction", "NAME", options.reduction, "sum, min, max (sum)");
-  operation.add("--type", "TYPE", options.type, "float32, float64, int32, int64, bytes (float32)");
+  operation.add("--type", "TYPE", options.type, "float32, float64, float16, bfloat16, int32, int64,\nbytes (float32)");
   operation.flag("--feedback", options.feedback, "Codecs keep residuals between operations");
 
   const OptionGroup size(*perf, "Sizes and data");

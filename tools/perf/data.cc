@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -20,12 +21,33 @@ constexpr size_t kRun = SimInputs::kMaxRun;
 // bytes; a longer tensor travels in parts, which are operations of their own
 constexpr size_t kOnePart = size_t{64} << 20;
 
-// Computes the input of a rank: elements first, first + 1, ...
+// Returns the codec that converts elements of 16 bits, or nothing for other types.
+std::optional<Codec> converter_of(gradlane_type type) {
+  if (type == GRADLANE_FLOAT16) return codec_of(FloatForm::kFp16, select_isa());
+  if (type == GRADLANE_BFLOAT16) return codec_of(FloatForm::kBf16, select_isa());
+  return std::nullopt;
+}
+
+// Converts elements of 16 bits to floats.
+std::vector<float> widened(const Codec& converter, const uint8_t* elements, size_t count) {
+  std::vector<float> floats(count);
+  (void)converter.decode({elements, 2 * count}, floats);  // the lengths match, so it does not fail
+  return floats;
+}
+
+// Computes the input of a rank: elements first, first + 1, ... Elements of 16 bits become floats of these values.
 template <typename T>
-void make_input(const SimInputs& inputs, uint64_t seed, unsigned rank, size_t first, std::span<T> out) {
+void make_input(const SimInputs& inputs, uint64_t seed, unsigned rank, size_t first, std::span<T> out,
+                const std::optional<Codec>& converter) {
   if constexpr (std::is_floating_point_v<T>) {
     const std::span<const float> values = inputs.values(rank, first, out.size());
     std::ranges::copy(values, out.begin());
+    if constexpr (std::is_same_v<T, float>) {
+      if (!converter) return;
+      std::vector<uint8_t> halves(2 * out.size());
+      (void)converter->encode(out, halves);
+      (void)converter->decode(halves, out);
+    }
   } else {
     const uint64_t stream = Random(seed + rank).next();
     for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(Random(stream ^ (first + i)).next());
@@ -65,7 +87,8 @@ Bound bound_of(const StrategyId& strategy, const PerfCodec& codec, gradlane_type
   const auto rounded = [shares](double unit) { return std::pow(1 + unit, shares + 1) - 1; };
   if (type == GRADLANE_FLOAT64) return shares == 1 ? Bound{} : Bound{rounded(0x1p-53), 0};
   if (codec.there.row().exact() && shares == 1) return {};
-  const CodecError error = codec.there.error();
+  const std::optional<Codec> converter = converter_of(type);
+  const CodecError error = converter ? converter->error() : codec.there.error();
   const CodecError back = codec.back ? codec.back->error() : CodecError{};
   // With an automatic codec, the library may choose one that rounds in each hop.
   const bool exact = codec.there.exact_sums() && codec.automatic.empty();
@@ -116,6 +139,7 @@ class Checker {
         strategy_(strategy),
         codec_(codec),
         type_(type),
+        converter_(converter_of(type)),
         largest_(largest),
         input_(kRun),
         sum_(kRun),
@@ -127,7 +151,7 @@ class Checker {
     for (size_t done = 0; done < count; done += kRun) {
       const size_t n = std::min(kRun, count - done);
       if constexpr (std::is_floating_point_v<T>) {
-        if (codec_.there.row().rounds_once && to - from > 1) {
+        if (codec_.there.row().rounds_once && !converter_ && to - from > 1) {
           wrong += count_not_rounded_once(from, to, first + done, {result + done, n});
           continue;
         }
@@ -164,7 +188,7 @@ class Checker {
     for (size_t done = 0; done < count; done += kRun) {
       const size_t n = std::min(kRun, count - done);
       for (unsigned rank = 0; rank < ranks; ++rank) {
-        make_input<T>(inputs_, seed_, rank, first + done, {input_.data(), n});
+        make_input<T>(inputs_, seed_, rank, first + done, {input_.data(), n}, converter_);
         for (size_t i = 0; i < n; ++i) best[i] = rank == 0 ? input_[i] : pick(best[i], input_[i], larger);
       }
       for (size_t i = 0; i < n; ++i) wrong += std::memcmp(&best[i], &result[done + i], sizeof(T)) != 0 ? 1 : 0;
@@ -181,7 +205,7 @@ class Checker {
     std::fill_n(sum_.begin(), n, Sum{0});
     std::fill_n(size_.begin(), n, Sum{0});
     for (unsigned rank = from; rank < to; ++rank) {
-      make_input<T>(inputs_, seed_, rank, first, {input_.data(), n});
+      make_input<T>(inputs_, seed_, rank, first, {input_.data(), n}, converter_);
       for (size_t i = 0; i < n; ++i) {
         const Sum x = static_cast<Sum>(input_[i]);
         sum_[i] += x;
@@ -194,7 +218,7 @@ class Checker {
   size_t count_not_rounded_once(unsigned from, unsigned to, size_t first, std::span<const T> result) {
     std::vector<std::vector<T>> terms(result.size());
     for (unsigned rank = from; rank < to; ++rank) {
-      make_input<T>(inputs_, seed_, rank, first, {input_.data(), result.size()});
+      make_input<T>(inputs_, seed_, rank, first, {input_.data(), result.size()}, converter_);
       for (size_t i = 0; i < result.size(); ++i) terms[i].push_back(input_[i]);
     }
     size_t wrong = 0;
@@ -220,17 +244,20 @@ class Checker {
   const StrategyId& strategy_;
   const PerfCodec& codec_;
   gradlane_type type_;
+  std::optional<Codec> converter_;
   double largest_;
   std::vector<T> input_;
   std::vector<Sum> sum_;
   std::vector<Sum> size_;  // sums of the magnitudes that were added: sum |x|
 };
 
-// Calls run(T{}) with the unsigned or floating type of the elements.
+// Calls run(T{}) with the unsigned or floating type of the elements; with float for elements of 16 bits.
 template <typename Run>
 auto with_type(gradlane_type type, Run run) {
   switch (type) {
     case GRADLANE_FLOAT32:
+    case GRADLANE_FLOAT16:
+    case GRADLANE_BFLOAT16:
       return run(float{});
     case GRADLANE_FLOAT64:
       return run(double{});
@@ -249,10 +276,20 @@ PerfData::PerfData(const PerfSettings& plan, unsigned rank, unsigned world, bool
     : plan_(plan), rank_(rank), world_(world), apart_(apart), inputs_(plan.data, plan.seed) {}
 
 void PerfData::fill(void* tensor, size_t count) const {
+  const std::optional<Codec> converter = converter_of(plan_.type.type);
   with_type(plan_.type.type, [&]<typename T>(T) {
-    T* const elements = static_cast<T*>(tensor);
+    std::vector<T> run(kRun);
     for (size_t done = 0; done < count; done += kRun) {
-      make_input<T>(inputs_, plan_.seed, rank_, done, {elements + done, std::min(kRun, count - done)});
+      const std::span<T> elements = std::span(run).first(std::min(kRun, count - done));
+      make_input<T>(inputs_, plan_.seed, rank_, done, elements, std::nullopt);
+      uint8_t* const at = static_cast<uint8_t*>(tensor) + done * plan_.type.bytes;
+      if constexpr (std::is_same_v<T, float>) {
+        if (converter) {
+          (void)converter->encode(elements, {at, 2 * elements.size()});
+          continue;
+        }
+      }
+      std::memcpy(at, elements.data(), elements.size_bytes());
     }
   });
 }
@@ -270,7 +307,14 @@ size_t PerfData::count_beyond(PerfOp op, const StrategyId& strategy, const PerfC
   return with_type(plan_.type.type, [&]<typename T>(T) -> size_t {
     const double largest = std::is_same_v<T, float> ? largest_of(inputs_, world_, count) : 0;
     Checker<T> checker(inputs_, plan_.seed, strategy, codec, plan_.type.type, largest);
-    const T* const elements = static_cast<const T*>(result);
+    const T* elements = static_cast<const T*>(result);
+    std::vector<float> floats;
+    if constexpr (std::is_same_v<T, float>) {
+      if (const std::optional<Codec> converter = converter_of(plan_.type.type)) {
+        floats = widened(*converter, static_cast<const uint8_t*>(result), count);
+        elements = floats.data();
+      }
+    }
     const size_t block = count / world_;
     if (picks(plan_.reduction)) {
       const bool larger = plan_.reduction == Reduction::kMax;

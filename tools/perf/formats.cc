@@ -77,6 +77,10 @@ const char* nccl_type(gradlane_type type) {
       return "float";
     case GRADLANE_FLOAT64:
       return "double";
+    case GRADLANE_FLOAT16:
+      return "half";
+    case GRADLANE_BFLOAT16:
+      return "bfloat16";
     case GRADLANE_INT32:
       return "int32";
     case GRADLANE_INT64:

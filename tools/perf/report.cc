@@ -51,7 +51,7 @@ void print_remarks(const PerfSettings& plan) {
 
 void print_perf_head(const PerfSettings& plan, unsigned world) {
   if (plan.format != PerfFormat::kTable) return;
-  const bool floating = plan.type.type == GRADLANE_FLOAT32 || plan.type.type == GRADLANE_FLOAT64;
+  const bool floating = is_floating(static_cast<ElementType>(plan.type.type));
   const std::string reduction = picks(plan.reduction) ? fmt::format(", {}", reduction_name(plan.reduction)) : "";
   fmt::print("# {} ranks, {} {}{}, {} iterations after {}\n", world, plan.type.name, floating ? plan.data : "random",
              reduction, plan.iterations, plan.warmup);

@@ -29,11 +29,9 @@ constexpr OpRow kOps[] = {{PerfOp::kAllReduce, "allreduce", OpKind::kAllReduce},
                           {PerfOp::kBroadcast, "broadcast", OpKind::kBroadcast}};
 constexpr std::pair<const char*, Reduction> kReductions[] = {
     {"sum", Reduction::kSum}, {"min", Reduction::kMin}, {"max", Reduction::kMax}};
-// fp16 and bf16 are missing, because nothing here computes their sums.
-constexpr PerfType kTypes[] = {{"float32", GRADLANE_FLOAT32, 4},
-                               {"float64", GRADLANE_FLOAT64, 8},
-                               {"int32", GRADLANE_INT32, 4},
-                               {"int64", GRADLANE_INT64, 8},
+constexpr PerfType kTypes[] = {{"float32", GRADLANE_FLOAT32, 4}, {"float64", GRADLANE_FLOAT64, 8},
+                               {"float16", GRADLANE_FLOAT16, 2}, {"bfloat16", GRADLANE_BFLOAT16, 2},
+                               {"int32", GRADLANE_INT32, 4},     {"int64", GRADLANE_INT64, 8},
                                {"bytes", GRADLANE_BYTES, 1}};
 constexpr uint64_t kMaxSize = uint64_t{64} << 30;
 constexpr uint64_t kMaxIterations = 1000000;

@@ -60,7 +60,7 @@ gradlane_how how_of(const char* strategy, const std::string& codec, gradlane_red
   gradlane_how how = GRADLANE_HOW_INIT;
   how.strategy = strategy;
   how.reduction = reduction;
-  if (type == GRADLANE_FLOAT32) how.codec = codec.c_str();
+  if (is_floating(static_cast<ElementType>(type))) how.codec = codec.c_str();
   return how;
 }
 

@@ -195,6 +195,14 @@ def check_more(gradlane):
         assert {row["op"] for row in other["rows"]} == set(OPS), other
         assert {row["codec"] for row in other["rows"]} == {"raw"}, other
 
+    for kind in ("float16", "bfloat16"):
+        halves = perf(gradlane, "-b", "40000", "-e", "40000", "--op", ",".join(OPS), "--type", kind, "--codec", "raw,pack")
+        check_rows(halves)
+        by_codec = {codec: [row["wire_ratio"] for row in halves["rows"] if row["codec"] == codec and "all" in row["op"]]
+                    for codec in ("raw", "pack")}
+        assert min(by_codec["pack"]) > max(by_codec["raw"]), halves
+        picked = perf(gradlane, "-b", "10000", "-e", "10000", "--type", kind, "--reduction", "max")
+        check_rows(picked)
     # The size is no whole number of elements per rank.
     odd = perf(gradlane, "-b", "10001", "-e", "10001", "--op", "allgather,reducescatter", "--codec", "raw")
     assert {row["bytes"] for row in odd["rows"]} == {10000}, odd

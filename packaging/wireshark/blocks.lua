@@ -145,9 +145,9 @@ local decoders = {
 local types_of = { [0] = 0, [1] = 3, [2] = 2 } -- codecs whose blocks are arrays of a type
 
 -- Decodes a block. codec: {id, param}, and further members if they are known. `plus` is b of "+fixed:b" or 0, `number`
--- is the first of its arguments, `step` is the step that ranks agree on. Returns an empty result for a codec that is
--- not known here.
-function blocks.decode(range, n, codec)
+-- is the first of its arguments, `step` is the step that ranks agree on. element_type: of the operation, or nil. Returns
+-- an empty result for a codec that is not known here.
+function blocks.decode(range, n, codec, element_type)
   local type, decode = types_of[codec.id], decoders[codec.id]
   if not type and not decode then return nothing() end
   local wrong = no_codec(codec)
@@ -155,7 +155,7 @@ function blocks.decode(range, n, codec)
   if type then return blocks.elements(range, n, type) end
   if n == 0 then return nothing(Found.length(range:raw(), 0)) end
   local found = nothing()
-  wrong = decode(found, range:raw(), n, codec)
+  wrong = decode(found, range:raw(), n, codec, element_type)
   return wrong and nothing(wrong) or found
 end
 

@@ -119,7 +119,7 @@ local function show_block(tree, run, range, codec)
     if not type then found.wrong = nil end
     show.block(tree, range, found)
   else
-    show.block(tree, range, blocks.decode(range, run.count, codec))
+    show.block(tree, range, blocks.decode(range, run.count, codec, type))
   end
 end
 

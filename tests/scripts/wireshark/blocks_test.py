@@ -23,6 +23,12 @@ CODECS = ("raw", "bf16", "fp16", "pack", "fixed-1", "fixed-10", "fixed-30", "inc
 HELLO, ACK, DATA = 1, 2, 3
 
 
+def number(text, name):
+    """Returns the number of these hexadecimal digits in the golden file of a name."""
+    form = ">e" if name.endswith("fp16") and len(text) == 4 else ">f"
+    return struct.unpack(form, bytes.fromhex(text if form == ">e" else text.ljust(8, "0")))[0]
+
+
 def golden(name):
     """Yields (codec, parameter, block, its floats) for a golden file's valid blocks that fit into a packet."""
     cases, wire, case = [], (0, 0), {}
@@ -37,7 +43,7 @@ def golden(name):
             case[word] += " " + rest
     for case in cases:
         block = bytes.fromhex(case["block"])
-        floats = [struct.unpack(">f", bytes.fromhex(text))[0] for text in case["out"].split()]
+        floats = [number(text, name) for text in case["out"].split()]
         if case["kind"] in ("encode", "decode") and floats and len(block) < 9000:
             yield *wire, block, floats
 
@@ -99,6 +105,23 @@ class BlocksTest(unittest.TestCase):
             [["0x0002"], ["2"], ["129"], [], ["06", "01"], ["000080000080000000"], ["-1", "-2", "2"], []],
             [["0x001a"], ["2"], ["128"], ["0x80000007"], ["01", "03"], ["010000000000000000000080"],
              ["1.40129846432482e-45", "0.5", "2"] + ["0"] * 28 + ["-2"], []]])
+
+    def test_packed_halves(self):
+        """Checks packed float16 and bfloat16. The start of their operation names the type."""
+        for name, kind in (("pack-fp16", 2), ("pack-bf16", 3)):
+            start = struct.pack("<QQHBBBBBB", 7, 3, 0, 0, kind, 0, 23, 0, 0)
+            about = {"digest": crc32c(start), "operation": 5}
+            cases = [case for case in golden(name) if len(case[3]) >= 32]
+            payloads = [packet(DATA, run(start, 0, 0, 0, phase=2, **about))]
+            payloads += [packet(DATA, run(block, len(floats), codec, param, **about))
+                         for codec, param, block, floats in cases]
+            self.capture(*payloads)
+            rows = self.tshark.rows(self.file, "gradlane.block.value", "_ws.expert.message")[1:]
+            self.assertEqual(len(rows), len(cases))
+            for (values, experts), (_, _, block, floats) in zip(rows, cases):
+                with self.subTest(name, block=block.hex()):
+                    self.assertEqual(experts, [])
+                    self.assertEqual([pair for pair in zip(values, floats) if not same(*pair)], [])
 
     def test_types(self):
         """Checks elements without a codec. They have the type that the start of their operation names."""

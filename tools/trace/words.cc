@@ -26,7 +26,9 @@ std::string operation_text(const TraceOperation& operation) {
   const auto type = static_cast<ElementType>(operation.what >> 8 & 0xff);
   std::string text = fmt::format("{} {}", op_name(kind), bytes_text(operation.bytes));
   if (type == ElementType::kFloat32 && codec) return text + " " + codec->name();
-  return type > ElementType::kBytes ? text : text + " " + element_name(type);
+  if (type > ElementType::kBytes) return text;
+  text = text + " " + element_name(type);
+  return codec && codec->id() != kNoCodec ? text + " " + codec->name() : text;
 }
 
 std::string duration_text(double nanos) {

@@ -79,7 +79,11 @@ static gradlane_code read_settings(const gradlane_options* given, struct setting
   settings->spin_us = options.spin_us < 0 ? kSpinUs : options.spin_us;
   settings->keep_warnings = options.keep_warnings != 0;
   const char* const verify = getenv("GRADLANE_VERIFY");
-  settings->verify = options.verify != 0 || (verify != NULL && strcmp(verify, "1") == 0);
+  const bool asks = verify != NULL && strcmp(verify, "1") == 0;
+  if (verify != NULL && !asks && verify[0] != 0 && strcmp(verify, "0") != 0) {
+    return gl_fail(NULL, GRADLANE_BAD_ARGUMENT, "GRADLANE_VERIFY is '%.40s'; allowed: 0 and 1", verify);
+  }
+  settings->verify = options.verify != 0 || asks;
   const gradlane_code code =
       gl_read_limit(NULL, "gradlane_open", options.operation_timeout_ms, &settings->operation_timeout_ms);
   return code != GRADLANE_OK ? code : read_rank(&settings->rank);

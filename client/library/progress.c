@@ -23,6 +23,10 @@ static void note_failure(gradlane_context* gl, struct gl_request* it, uint64_t p
   it->cause = (gradlane_cause)completion->cause;
   if (it->operation.parts > 1) gl_cancel_request(gl, it);
   char where[128] = "";
+  const bool differ = it->cause == GRADLANE_CAUSE_MISMATCH || it->cause == GRADLANE_CAUSE_TAG;
+  if (differ && it->check != NULL) {
+    (void)snprintf(where, sizeof(where), " (this rank verifies sums: all ranks must, or none)");
+  }
   if (it->operation.parts > 1) {
     const bool small = gl->welcome.max_bytes < GL_PART_BYTES;
     (void)snprintf(where, sizeof(where), " (part %llu of %llu%s)", (unsigned long long)part + 1,

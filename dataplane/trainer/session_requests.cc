@@ -116,9 +116,11 @@ void Session::find(const gl_codec_name& message) {
       return refuse(std::string(packet_fault(codec, packets_.mtu, packets_.around).view()));
     }
     if (config_.local_reduce && codec.row().rounds_once) {
-      return refuse(codec.name() +
-                    " would round sums twice, because local_reduce adds up the trainers of a node first: use another "
-                    "codec, or set `local_reduce: false` on all nodes");
+      return refuse(
+          codec.name() +
+          " would round sums twice, because local_reduce adds up the trainers of a node first: use another "
+          "codec, or set `local_reduce: false` on all nodes; GRADLANE_CODEC=exact does so where PyTorch starts "
+          "the daemons");
     }
     gl_codec_name found{};
     found.type = GL_MSG_CODEC;

@@ -23,6 +23,7 @@ nodes:
   - {rank: 3, ip: 1.0.0.0}
 trainers: 3
 local_reduce: true
+verify: true
 socket: /tmp/with space/"node" \2.sock
 admin: /tmp/other.sock
 codec: inceptionn:10,truncate
@@ -146,6 +147,7 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(config.rank, 2u);
   EXPECT_EQ(config.trainers, 3u);
   EXPECT_TRUE(config.local_reduce);
+  EXPECT_TRUE(config.verify);
   EXPECT_EQ(config.socket, "/tmp/with space/\"node\" \\2.sock");
   EXPECT_EQ(config.codec.name(), "inceptionn:10,truncate");
   const auto names = {"direct", "aggregator:3,stream", "rings:2", "aggregator:0,stream", "aggregator:0"};

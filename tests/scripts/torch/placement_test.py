@@ -70,6 +70,9 @@ class Plans(unittest.TestCase):
         for word in ("trainers=2", "mtu=1450", "local_reduce=true", "strategies=[ring, direct]"):
             self.assertIn(word, settings)
         self.assertIn("local_reduce=false", placement.settings(placement.plan(facts("aaab")), 1450))
+        for name, value in (("GRADLANE_VERIFY", "1"), ("GRADLANE_CODEC", "exact")):
+            with unittest.mock.patch.dict(os.environ, {name: value}):
+                self.assertIn("local_reduce=false", placement.settings(placement.plan(facts("aabb")), 1450))
         self.assertIn("strategies=[ring]", placement.settings(placement.plan(facts(f"{i}" for i in range(65))), 1450))
 
 

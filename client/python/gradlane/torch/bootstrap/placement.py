@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 from typing import NamedTuple, Sequence
 
 MOST_TRAINERS = 16  # trainers of a daemon: kMaxTrainers of config.h
 MOST_RANKS = 256  # ranks of a job: kMaxNodes of config.h
 NAMED = "named"  # a value of HostInfo.daemon: the environment names the socket, or has the rank wait for a daemon
-_REDUCE = True  # whether a daemon reduces its trainers locally, as one rank of the ring: fewer bytes on the links
 _MOST_LINKED = 64  # largest number of daemons with links from each to all others; a job of more has only the ring
 # A hostname or IPv4 address, or an IPv6 address in brackets, each with an optional port; or a bare IPv6 address.
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:,\[\]]+))(?::([0-9]{1,5}))?|[0-9A-Fa-f:.]+")
@@ -121,11 +121,17 @@ def plan(facts: Sequence[HostInfo]) -> DaemonPlacement:
     return DaemonPlacement(trainers, machines)
 
 
+def _adds_up() -> bool:
+    """Returns whether daemons reduce their trainers locally, so that fewer bytes travel. Sums that are verified, or
+    rounded once, need the contribution of each rank."""
+    return os.environ.get("GRADLANE_VERIFY", "0") in ("", "0") and os.environ.get("GRADLANE_CODEC") != "exact"
+
+
 def settings(plan: DaemonPlacement, mtu: int) -> list[str]:
     """Returns the settings of the job's daemons in the form of gradlaned --set. They are the same for all daemons."""
     chosen = {
         "trainers": plan.trainers,
-        "local_reduce": "true" if _REDUCE and plan.trainers > 1 else "false",
+        "local_reduce": "true" if plan.trainers > 1 and _adds_up() else "false",
         "mtu": mtu,
         "strategies": "[ring, direct]" if plan.all_linked else "[ring]",
         # Trainers may use all cores for seconds, during which a daemon may not answer. A trainer that has ended is

@@ -28,6 +28,7 @@ names.codec = {
   [6] = "fixed:rel", [7] = "terngrad", [8] = "tbq", [9] = "signsgd", [10] = "signsgd,ternary", [11] = "signsgd,ef",
   [12] = "topk", [13] = "mstopk", [14] = "dgc", [15] = "graddrop", [16] = "onebit", [17] = "qsgd", [18] = "int8",
   [19] = "fp8", [20] = "trunc", [21] = "deflate", [22] = "inceptionn,literal", [23] = "pack",
+  [24] = "exact",
 }
 
 names.failure = {

@@ -142,7 +142,7 @@ local decoders = {
   [16] = by_chunks, [17] = by_chunks, [18] = by_chunks, [19] = by_chunks,
   [20] = truncated, [21] = deflate.decode, [22] = tagged, [23] = packed.decode,
 }
-local types_of = { [0] = 0, [1] = 3, [2] = 2 } -- codecs whose blocks are arrays of a type
+local types_of = { [0] = 0, [1] = 3, [2] = 2, [24] = 0 } -- codecs whose blocks are arrays of a type
 
 -- Decodes a block. codec: {id, param}, and further members if they are known. `plus` is b of "+fixed:b" or 0, `number`
 -- is the first of its arguments, `step` is the step that ranks agree on. element_type: of the operation, or nil. Returns

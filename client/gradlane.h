@@ -181,9 +181,9 @@ gradlane_code gradlane_free(gradlane_context* gl, void* buffer);
 // All-reduce, reduce-scatter and reduce can take the minimum or maximum instead of the sum, for all types
 // (gradlane_how). Where an element is NaN on one rank, the result is NaN. -0 is less than +0. Bytes are unsigned.
 //
-// A codec applies to sums of float32, and to an all-to-all of float32 that names one. A codec with
-// GRADLANE_CODEC_HALVES ("pack", "exact") applies to float16 and bfloat16, too. These operations must have
-// GRADLANE_EXACT_BELOW elements or more (per block in reduce-scatter and all-to-all). All other data arrives bit by
+// A codec applies to sums of float32, and to an all-to-all of float32 that names one; with GRADLANE_CODEC_HALVES
+// ("pack", "exact") to float16 and bfloat16, too. Only GRADLANE_CODEC_ROUNDS_ONCE ("exact") applies to float64, and to
+// fewer than GRADLANE_EXACT_BELOW elements (per block in reduce-scatter and all-to-all). All other data arrives bit by
 // bit. Some codecs are for sums only, and an all-to-all that names one of them also arrives bit by bit. Codecs for sums
 // only send selected elements or votes, wait for a threshold, round at random, or need a scale on which ranks agree
 // (docs/client.md lists them). Integers are added modulo 2^32 or 2^64, bytes modulo 256.
@@ -196,11 +196,9 @@ typedef enum gradlane_reduction { GRADLANE_SUM = 0, GRADLANE_MIN = 1, GRADLANE_M
 
 typedef struct gradlane_how {
   size_t struct_size;  // sizeof(gradlane_how)
-  // Codec of sums of float32, and of other floating types if it has GRADLANE_CODEC_HALVES or
-  // GRADLANE_CODEC_ROUNDS_ONCE, for example "raw" or "fixed:10". NULL: the daemon's, but "raw" for an all-to-all.
-  // All-gather and broadcast accept codecs without loss: "raw" and "pack". Gather, scatter, minima and
-  // maxima accept these, too, but compress nothing. All ranks name the same codec, and have a residual on all of them
-  // or on none.
+  // Codec of sums, for example "raw" or "fixed:10". NULL: the daemon's, but "raw" for an all-to-all. All-gather and
+  // broadcast accept codecs without loss, of which "pack" compresses them. Gather, scatter, minima and maxima accept
+  // these, too, but compress nothing. All ranks name the same codec, and have a residual on all of them or on none.
   //
   // With an aggregator, all-reduce takes two codecs, as in "fixed:10/raw": the first for contributions, the second for
   // results. If only one is named, it is for contributions, and results are "raw".
@@ -259,11 +257,10 @@ typedef struct gradlane_how {
   // until the request is over. `data` then has `count` elements: the result of reduce-scatter, or this rank's block of
   // all-gather, which is also copied to blocks[rank].
   void* const* blocks;
-  // The library writes the hash of the result here when the operation succeeds. NULL: it computes none. The hash is
-  // gradlane_hash() of the bytes that this rank has received. After all-reduce, all-gather and broadcast, it is the
-  // same on all ranks; `blocks` count one after the other. After reduce-scatter and scatter, it covers block `rank`,
-  // after all-to-all `out`. Ranks that reduce and gather give no result have the hash of no bytes. The pointer must be
-  // valid until the request is over.
+  // The library writes gradlane_hash() of the result here when the operation succeeds. NULL: it computes none. The hash
+  // is the same on all ranks after all-reduce, all-gather and broadcast; `blocks` count one after the other. It covers
+  // block `rank` after reduce-scatter and scatter, and `out` after all-to-all. If reduce or gather gives this rank no
+  // result, it is the hash of no bytes. The pointer must be valid until the request is over.
   uint64_t* hash;
 } gradlane_how;
 
@@ -475,7 +472,7 @@ typedef struct gradlane_figures {
   uint64_t hashed_results;  // number of these results
   uint64_t results_hash;
   // Blocks of results that were verified, and those that could not be, because a rank had a value that is not finite,
-  // or a magnitude of 2^(23-B) / ranks or more.
+  // or above 2^(23-B) / ranks.
   uint64_t verified_blocks;
   uint64_t unverified_blocks;
 } gradlane_figures;

@@ -57,7 +57,7 @@ struct NumericParameter {
 // The rule by which ranks make one number of the numbers that they offer before an operation.
 enum class Agreement : uint8_t { kNone, kGreatest, kMean };
 
-// The element types whose sums a codec serves. Other elements travel uncompressed.
+// The element types that a codec serves. Other elements travel uncompressed.
 enum class Serves : uint8_t { kFloat32, kUpTo32Bits, kAllFloats };
 
 // The layout of blocks.
@@ -121,9 +121,9 @@ struct CodecRow {
   // Whether blocks can be added. If not, a rank encodes its own data once, and an owner encodes the sum once.
   bool is_additive = true;
   // Whether owners add contributions without rounding, and round the sum once. Such a codec need not be additive, and
-  // no kernel adds for it (exact_sum.h).
+  // exact_sum() adds for it, not CodecOps.
   bool rounds_once = false;
-  bool exact_sums = false;  // sums are exact while in range, for all arguments: see Codec::exact_sums()
+  bool exact_sums = false;  // sums do not depend on the order of ranks (while in range), for all arguments
   bool unbiased = false;    // the expected value of a decoded float is the input, so errors average out
   bool adaptive = false;    // trainers may choose B for each step (AdaptiveBound, "WORD:adaptive")
   // allowed in `mode: accelerator`: the error of each float is bounded, and blocks are shorter than the floats

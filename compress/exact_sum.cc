@@ -19,7 +19,7 @@ constexpr int kLeastExponent = -1074;  // of the least denormal double
 constexpr int kMantissaBits = 53;
 
 // A whole number of steps of 2^(kLeastExponent - kWordBits), in two's complement. The lowest word has the fractions of
-// quotients. Sums of 2^38 doubles fit.
+// quotients. Sums of 2^77 doubles fit.
 class WideSum {
  public:
   void add(double value) noexcept {
@@ -94,7 +94,7 @@ class WideSum {
   std::array<uint64_t, 35> words_{};
 };
 
-// Rounds to 24 bits, to odd; denormals are rounded to nearest then, which float16 and bfloat16 do not notice.
+// Rounds to 24 bits, to odd, but denormals to nearest: averages of bfloat16 are never that close to a midpoint.
 float odd_float(double value) noexcept {
   constexpr uint64_t kBelow = (uint64_t{1} << 29) - 1;
   const auto bits = std::bit_cast<uint64_t>(value);

@@ -33,7 +33,7 @@ void exact_sum(Isa isa, const ExactSumJob<float>& job) noexcept;
 void exact_sum(Isa isa, const ExactSumJob<double>& job) noexcept;
 
 // Returns the sum or quotient of element `at` of all arrays. It adds whole numbers of 2240 bits. Kernels call
-// it for elements whose sum two doubles cannot hold.
+// it for the tail of the arrays, and where two doubles do not suffice.
 template <class T>
 [[nodiscard]] T exact_sum_of_one(const ExactSumJob<T>& job, size_t at) noexcept;
 

@@ -69,7 +69,7 @@ MAY_INCLUDE_WITHIN = {
 
 # Files of a folder that depend on each other in one direction: each may include those before it.
 IN_ORDER = {
-    "client/library": ("clock", "waits", "base", "context", "squares", "hash", "proof", "message", "find", "loss", "verify", "requests", "staging", "report", "choices", "queue",
+    "client/library": ("clock", "waits", "base", "context", "squares", "hash", "checksum", "message", "find", "loss", "verify", "requests", "staging", "report", "choices", "queue",
                        "progress", "daemon_calls", "codecs", "strategies", "buffers", "kinds", "choice_sets", "coding",
                        "check", "wait", "submit", "tasks", "open"),
 }

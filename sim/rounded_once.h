@@ -1,4 +1,4 @@
-// rounded_once.h - correctly rounded sums by another method than that of the product: expansions of doubles
+// rounded_once.h - correctly rounded sums by another method than exact_sum.h: expansions of doubles
 #pragma once
 
 #include <algorithm>

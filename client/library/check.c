@@ -286,7 +286,7 @@ static gradlane_code check_verify(gradlane_context* gl, gradlane_type type, cons
   if (!sum || !plain || (codec->flags & wanted) != wanted) {
     if (how->verify == 0) {
       if (gl_reduces(submission->kind) && how->reduction == GRADLANE_SUM) {
-        gl_warn(gl, GL_WARN_NO_PROOF,
+        gl_warn(gl, GL_WARN_NO_CHECKSUM,
                 "%s of %s by %.63s is not verified: only sums of float32 by fixed:B are, in all_reduce and "
                 "reduce_scatter, without local_reduce",
                 gl_kind_name(submission->kind), kTypes[type].name, codec->name);

@@ -111,8 +111,8 @@ struct gl_stage {
 // There are at most GL_STAGES blocks, of GL_STAGE_BYTES bytes together. A single block may be larger, for a long part.
 enum { GL_STAGES = 12, GL_STAGE_BYTES = 6 << 20 };
 
-// Shared memory for the proofs of verified sums (verify.h), one place for each slot.
-struct gl_proofs {
+// Shared memory for the checksums of verified sums (verify.h), one piece for each slot.
+struct gl_checksum_memory {
   uint8_t* base;  // NULL: nothing has been verified yet
   uint32_t segment;
   uint64_t offset;
@@ -266,7 +266,7 @@ struct gradlane_context {
   uint64_t operations;      // number of operations that have ended
   uint64_t hashed_results;  // as in gradlane_figures
   uint64_t results_hash;
-  struct gl_proofs proofs;
+  struct gl_checksum_memory checksums;
   uint64_t verified_blocks;
   uint64_t unverified_blocks;
 

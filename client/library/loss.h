@@ -7,6 +7,6 @@
 void gl_note_loss(gradlane_context* gl, const struct gl_operation* operation, const struct gl_loss_sum* loss);
 void gl_add_loss(struct gl_loss_sum* to, const struct gl_loss_sum* loss);
 // Values of `what` for results that were not verified: because of values, or of the operation. Others are GL_REASON_...
-enum { GL_WARN_UNVERIFIED = 254, GL_WARN_NO_PROOF = 253 };
+enum { GL_WARN_UNVERIFIED = 254, GL_WARN_NO_CHECKSUM = 253 };
 // Warns of something other than a loss. It warns once for each value of `what`.
 void gl_warn(gradlane_context* gl, uint8_t what, const char* format, ...) __attribute__((format(printf, 3, 4)));

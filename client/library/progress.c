@@ -79,7 +79,7 @@ static bool take(gradlane_context* gl, unsigned lane, struct gl_completion* comp
   if (flight->stage != NULL) {
     gl_unload_stage(gl, flight->stage, &it->operation, flight->part, it->code == GRADLANE_OK);
   }
-  if (it->internal && it->check != NULL) gl_unload_proofs(gl, it->check, flight->slot);
+  if (it->internal && it->check != NULL) gl_unload_checksums(gl, it->check, flight->slot);
   it->ns += flight->ns;
   gl->slots &= ~(UINT64_C(1) << flight->slot);
   *flight = gl->flights[--gl->flight_count];

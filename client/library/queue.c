@@ -75,8 +75,8 @@ static bool begin_part(gradlane_context* gl, struct gl_request* request) {
   part.slot = (uint8_t)__builtin_ctzll(~gl->slots);  // there are no more flights than slots
   gl->slots |= UINT64_C(1) << part.slot;
   if (request->internal && request->check != NULL) {
-    part.segment = (uint8_t)gl->proofs.segment;
-    part.offset = gl_load_proofs(gl, request->check, part.slot);
+    part.segment = (uint8_t)gl->checksums.segment;
+    part.offset = gl_load_checksums(gl, request->check, part.slot);
   }
   // A cancelled part must be submitted and use up its number, too, because other ranks may have begun it.
   if (request->cancelled) part.flags |= GL_FLAG_CANCELLED;
@@ -168,7 +168,7 @@ void gl_cancel_request(gradlane_context* gl, struct gl_request* request) {
   const bool waits = request == gl->first && request->begun == 0 && !request->internal;
   struct gl_request* const agreement = waits ? gl_agreement(gl) : NULL;
   if (agreement != NULL) gl_cancel_request(gl, agreement);
-  if (request->check != NULL && request->check->by != NULL) gl_cancel_request(gl, request->check->by);
+  if (request->check != NULL && request->check->reduction != NULL) gl_cancel_request(gl, request->check->reduction);
   for (unsigned i = 0; i < gl->flight_count; ++i) {
     if (gl->flights[i].request == request) gl->flights[i].cancel = true;
   }

@@ -68,7 +68,7 @@ static void free_checks(const gradlane_context* gl) {
   for (size_t i = 0; i < gl->request_count; ++i) {
     struct gl_request* const it = gl->requests[i];
     if (it->check == NULL || !it->internal) continue;
-    if (it->check->of != NULL) it->check->of->check = NULL;
+    if (it->check->checked != NULL) it->check->checked->check = NULL;
     free(it->check);
     it->check = NULL;
   }
@@ -189,8 +189,8 @@ static uint64_t hash_result(const gradlane_context* gl, const struct gl_operatio
 // Ends the all-reduce of a check. The operation may have waited for it.
 static void end_check(gradlane_context* gl, const struct gl_request* request) {
   struct gl_check* const check = request->check;
-  struct gl_request* const of = check->of;
-  check->by = NULL;
+  struct gl_request* const of = check->checked;
+  check->reduction = NULL;
   if (of == NULL) {
     free(check);
     return;
@@ -206,17 +206,17 @@ static void end_check(gradlane_context* gl, const struct gl_request* request) {
   if (check->awaited) gl_end_request(gl, of);
 }
 
-// Returns whether a request that has succeeded so far must wait for the proofs of all ranks. Otherwise it checks the
-// result.
-static bool waits_for_check(gradlane_context* gl, struct gl_request* request) {
+// Returns whether a request that has succeeded so far must wait for the checksums of all ranks. Otherwise ends its
+// check: compares the result, if the request has succeeded.
+static bool check_waits(gradlane_context* gl, struct gl_request* request) {
   struct gl_check* const check = request->check;
   if (check == NULL) return false;
-  check->awaited = request->code == GRADLANE_OK && check->by != NULL;
+  check->awaited = request->code == GRADLANE_OK && check->reduction != NULL;
   if (check->awaited) return true;
   if (request->code == GRADLANE_OK) gl_compare(gl, check, request);
-  check->of = NULL;
+  check->checked = NULL;
   request->check = NULL;
-  if (check->by == NULL) free(check);
+  if (check->reduction == NULL) free(check);
   return false;
 }
 
@@ -228,7 +228,7 @@ void gl_end_request(gradlane_context* gl, struct gl_request* request) {
     if (request->orphan) gl_release_request(gl, request);
     return;
   }
-  if (waits_for_check(gl, request)) return;
+  if (check_waits(gl, request)) return;
   // Some lanes may have updated their part of the residual, others cleared it or never touched it. Clearing gives all
   // of it one state.
   if (request->code == GRADLANE_FAILED) gl_clear_states(&request->operation);

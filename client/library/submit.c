@@ -11,12 +11,12 @@
 #include "client/library/requests.h"
 #include "client/library/verify.h"
 
-// Allocates the shared memory for proofs.
-static gradlane_code get_proofs(gradlane_context* gl) {
-  struct gl_proofs* const it = &gl->proofs;
+// Allocates the shared memory for checksums.
+static gradlane_code get_checksum_memory(gradlane_context* gl) {
+  struct gl_checksum_memory* const it = &gl->checksums;
   if (it->base != NULL) return GRADLANE_OK;
   void* base = NULL;
-  const gradlane_code code = gradlane_alloc(gl, GL_SLOTS * gl_place_bytes(gl), &base);
+  const gradlane_code code = gradlane_alloc(gl, GL_SLOTS * gl_check_bytes(gl), &base);
   if (code != GRADLANE_OK) return code;
   it->segment = gl_find_buffer(gl, base)->segment;
   it->base = base;
@@ -24,11 +24,11 @@ static gradlane_code get_proofs(gradlane_context* gl) {
   return GRADLANE_OK;
 }
 
-// Lets the all-reduce of the proofs follow a request, on all ranks. Returns NULL if there is no memory.
+// Returns the request of the checksums' all-reduce, not yet in the queue; NULL if there is no memory.
 static struct gl_request* new_check_request(gradlane_context* gl, struct gl_request* of) {
   struct gl_check* const check = gl_new_check(gl, &of->operation);
   if (check == NULL) return NULL;
-  const struct gl_operation operation = gl_check_operation_of(check, &of->operation);
+  const struct gl_operation operation = gl_describe_check(check, &of->operation);
   struct gl_request* const it = gl_new_request(gl, &operation);
   if (it == NULL) {
     free(check);
@@ -36,8 +36,8 @@ static struct gl_request* new_check_request(gradlane_context* gl, struct gl_requ
   }
   it->internal = it->is_resolved = it->orphan = true;
   it->check = of->check = check;
-  check->of = of;
-  check->by = it;
+  check->checked = of;
+  check->reduction = it;
   return it;
 }
 
@@ -55,7 +55,7 @@ static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind ki
   }
   const bool verifies = operation.steps_per_one != 0;
   if (verifies) {
-    const gradlane_code got = get_proofs(gl);
+    const gradlane_code got = get_checksum_memory(gl);
     if (got != GRADLANE_OK) return got;
   }
   struct gl_request* const it = gl_new_request(gl, &operation);

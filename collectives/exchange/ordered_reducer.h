@@ -23,7 +23,7 @@ namespace gradlane {
 // rank. It begins at `window`, which all ranks know.
 //
 // A coder that rounds once (Coder::rounds_once) needs the contributions of all ranks at the same time. Then all runs
-// are kept, merged(t) is where the runs of turn t end that lie without a gap, and the limit is `window` beyond done().
+// are kept, turn t has arrived without a gap up to merged(t), and the limit is `window` beyond done().
 //
 // Nothing waits forever. The elements at done() are below every limit, so all ranks that have started send them. Turn 0
 // does not wait for another turn, and each other turn waits only for the one before.
@@ -62,7 +62,7 @@ class OrderedReducer {
     heard_[turn] = 1;
     if (gathers()) {
       keep(turn, first, count, block);
-      while (merged_[turn] < elements_ && marked(turn, mark_of(merged_[turn]))) pass(turn);
+      while (merged_[turn] < elements_ && marked(turn, mark_of(merged_[turn]))) advance(turn);
       gather(gathered);
       return;
     }
@@ -114,13 +114,13 @@ class OrderedReducer {
     return (marks_[turn * mark_words_ + mark / 64] >> (mark % 64) & 1) != 0;
   }
   [[nodiscard]] bool gathers() const noexcept { return coder_.rounds_once(); }
-  // Counts the granule after the elements that have arrived without a gap.
-  void pass(unsigned turn) noexcept {
+  // Clears the mark of the granule at merged(turn), and counts it as arrived.
+  void advance(unsigned turn) noexcept {
     const size_t mark = mark_of(merged_[turn]);
     marks_[turn * mark_words_ + mark / 64] &= ~(uint64_t{1} << (mark % 64));
     merged_[turn] = std::min(merged_[turn] + granule_, elements_);
   }
-  // Passes on what has arrived from all ranks.
+  // Calls gathered() for elements that have arrived from all other ranks.
   template <typename Gathered>
   void gather(Gathered gathered) noexcept {
     size_t end = elements_;

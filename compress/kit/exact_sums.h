@@ -1,8 +1,8 @@
 // exact_sums.h - kernels of correctly rounded sums in two doubles; included by every instruction set
 //
-// A sum is kept as s + t, two doubles. TwoSum (Knuth; Shewchuk, 1997) gives the rounding error of each addition, as a
-// double. s + t is the true sum, as long as no addition to t has an error. Where one has, whole numbers add instead:
-// exact_sum_of_one(). Sums of gradients in fp32 hardly ever need t at all.
+// A sum is kept as s + t, two doubles (`sum` and `rest` below). TwoSum (Knuth; Shewchuk, 1997) gives the rounding error
+// of each addition, as a double. s + t is the true sum, as long as no addition to t has an error. Where one has, whole
+// numbers add instead: exact_sum_of_one(). Sums of gradients in fp32 hardly ever need t at all.
 //
 // The code is in an unnamed namespace; layout.h says why.
 #pragma once
@@ -76,8 +76,8 @@ class ExactSums {
 
   // Adds where no addition of doubles rounds. Returns false, and writes nothing, if one does, or if a value is not
   // finite. The quotient is rounded twice, to 53 bits and then to 24, which does no harm: if S / p is not a midpoint M
-  // of two floats, it differs from M by at least 2^-52 S / p, because both S and p M have at most 53 bits. So rounding
-  // to 53 bits does not reach M.
+  // of two floats, it differs from M by more than 2^-53 S / p, because S has at most 53 bits, and p M at most 34. So
+  // rounding to 53 bits does not reach M.
   static GRADLANE_INLINE bool in_one_double(const ExactSumJob<T>& job, size_t i) {
     Doubles sum = load(job.in[0], i);
     Doubles errors = hn::Zero(D());
@@ -104,7 +104,7 @@ class ExactSums {
       rest = more.value;
       errors = hn::Or(errors, more.error);
     }
-    // The sum of two zeros is +0 even if both are -0: keep the sign of `sum` where nothing is to be added.
+    // -0 + 0 is +0: keep the sign of `sum` where nothing is to be added.
     Sum result = two_sum(sum, rest);
     result.value = hn::IfThenElse(hn::Eq(rest, hn::Zero(D())), sum, result.value);
     auto good = hn::Eq(errors, hn::Zero(D()));
@@ -117,11 +117,11 @@ class ExactSums {
       // An infinite sum of finite numbers may be finite in the end, and NaN needs its one form.
       good = hn::And(good, hn::Lt(hn::Abs(value), hn::Set(D(), __builtin_inf())));
     }
-    mend(job, i, good, value);
+    store_or_recompute(job, i, good, value);
   }
 
   // Stores the good lanes, and computes the others from the arrays, of which `out` may be one.
-  static void mend(const ExactSumJob<T>& job, size_t i, hn::Mask<D> good, Doubles value) {
+  static void store_or_recompute(const ExactSumJob<T>& job, size_t i, hn::Mask<D> good, Doubles value) {
     if (hn::AllTrue(D(), good)) return store(job, i, value);
     T exact[kLanes];
     uint8_t lanes[8] = {};  // Highway writes eight bytes

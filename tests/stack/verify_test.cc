@@ -19,7 +19,7 @@
 #include "tests/thorough.h"
 
 extern "C" {
-#include "client/library/proof.h"
+#include "client/library/checksum.h"
 }
 
 namespace gradlane::test::verify_test {
@@ -46,7 +46,7 @@ std::span<uint8_t> bytes_of(std::span<float> floats) {
   return {reinterpret_cast<uint8_t*>(floats.data()), floats.size_bytes()};
 }
 
-// ---- Proofs alone
+// ---- Checksums alone
 
 // A sum of all ranks by `fixed:B`, in a chain of hops. A fault may hit any of its data.
 class Sum {
@@ -64,10 +64,10 @@ class Sum {
   bool run(Place place, Random& random) {
     total_ = {};
     for (const Floats& input : inputs_) {
-      const gl_proof proof = gl_prove_contribution(&lattice_, input.data(), nullptr, input.size());
-      total_.sum += proof.sum;
-      total_.places += proof.places;
-      total_.unfit += proof.unfit;
+      const gl_checksum own = gl_checksum_of_contribution(&lattice_, input.data(), nullptr, input.size());
+      total_.sum += own.sum;
+      total_.places += own.places;
+      total_.unfit += own.unfit;
     }
     const unsigned at = static_cast<unsigned>(random.next() % inputs_.size());
     std::vector<Floats> inputs = inputs_;
@@ -95,7 +95,7 @@ class Sum {
 
   [[nodiscard]] bool verifiable() const { return total_.unfit == 0; }
   [[nodiscard]] bool passes() const {
-    const gl_proof found = gl_prove_result(&lattice_, result_.data(), result_.size());
+    const gl_checksum found = gl_checksum_of_result(&lattice_, result_.data(), result_.size());
     return found.unfit == 0 && found.sum == total_.sum && found.places == total_.places;
   }
   [[nodiscard]] const Floats& result() const { return result_; }
@@ -105,13 +105,13 @@ class Sum {
   gl_lattice lattice_;
   std::vector<uint8_t> block_;
   std::vector<Floats> inputs_;
-  gl_proof total_{};
+  gl_checksum total_{};
   Floats result_;
 };
 
 bool same(const Floats& a, const Floats& b) { return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0; }
 
-TEST(Proofs, FindEveryFault) {
+TEST(Checksums, FindEveryFault) {
   Random random(1);
   size_t wrong = 0;
   for (size_t round = 0; round < rounds(size_t{100'000}); ++round) {
@@ -133,7 +133,7 @@ TEST(Proofs, FindEveryFault) {
 
 // Values at the edges: ties, values beyond the lattice, NaN, all-zero blocks. A block that passes is right, and a block
 // that cannot be verified says so.
-TEST(Proofs, RaiseNoFalseAlarm) {
+TEST(Checksums, RaiseNoFalseAlarm) {
   Random random(2);
   size_t verified = 0;
   const size_t all = thorough() ? 1'000'000 : 10'000;
@@ -152,7 +152,7 @@ TEST(Proofs, RaiseNoFalseAlarm) {
   for (const float value :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e30F, -1e30F, 4097.0F}) {
     const Floats block = {0, value, 0};
-    EXPECT_EQ(gl_prove_contribution(&lattice, block.data(), nullptr, 3).unfit, 1U) << value;
+    EXPECT_EQ(gl_checksum_of_contribution(&lattice, block.data(), nullptr, 3).unfit, 1U) << value;
   }
 }
 
@@ -239,8 +239,9 @@ TEST(Verified, AContributionThatChanges) {
   ranks.array(1)[1234] += 1;
   for (const auto& [rank, ended] : ranks.wait()) {
     EXPECT_EQ(ended.code, GRADLANE_FAILED);
-    EXPECT_THAT(ended.text, HasSubstr("the result on rank " + std::to_string(rank) + " is not the sum"));
-    EXPECT_THAT(ended.text, HasSubstr("of elements 1024 to 2047, element 1234 is off by 512 times 0.00195"));
+    EXPECT_THAT(ended.text, HasSubstr("the result on rank " + std::to_string(rank) +
+                                      " is wrong: elements 1024 to 2047 are not the sum"));
+    EXPECT_THAT(ended.text, HasSubstr("(if it is one, element 1234 by 512 times 0.00195"));
   }
 }
 
@@ -297,7 +298,7 @@ TEST(Verified, CancelledAndClosed) {
 }
 
 // Contributions as large as verified ones can be, on as many ranks as there may be.
-TEST(Proofs, AtTheLimit) {
+TEST(Checksums, AtTheLimit) {
   for (uint32_t ranks = 2; ranks <= 256; ++ranks) {
     for (const uint32_t divisor : {uint32_t{1}, ranks}) {
       const gl_lattice lattice = {512, ranks, divisor};
@@ -305,15 +306,16 @@ TEST(Proofs, AtTheLimit) {
       for (const float sign : {1.0F, -1.0F}) {
         const Floats contribution(40, sign * static_cast<float>(steps) / 512);
         const Floats beyond(40, sign * static_cast<float>(steps + 1) / 512);
-        const gl_proof proof = gl_prove_contribution(&lattice, contribution.data(), nullptr, contribution.size());
-        EXPECT_EQ(proof.unfit, 0U) << ranks;
-        EXPECT_EQ(gl_prove_contribution(&lattice, beyond.data(), nullptr, beyond.size()).unfit, 1U) << ranks;
+        const gl_checksum own =
+            gl_checksum_of_contribution(&lattice, contribution.data(), nullptr, contribution.size());
+        EXPECT_EQ(own.unfit, 0U) << ranks;
+        EXPECT_EQ(gl_checksum_of_contribution(&lattice, beyond.data(), nullptr, beyond.size()).unfit, 1U) << ranks;
         const float sum = sign * static_cast<float>(steps * ranks) / 512;
         const Floats result(40, sum / static_cast<float>(divisor));
-        const gl_proof found = gl_prove_result(&lattice, result.data(), result.size());
+        const gl_checksum found = gl_checksum_of_result(&lattice, result.data(), result.size());
         EXPECT_EQ(found.unfit, 0U) << ranks << ", divisor " << divisor;
-        EXPECT_EQ(found.sum, ranks * proof.sum) << ranks << ", divisor " << divisor;
-        EXPECT_EQ(found.places, ranks * proof.places) << ranks << ", divisor " << divisor;
+        EXPECT_EQ(found.sum, ranks * own.sum) << ranks << ", divisor " << divisor;
+        EXPECT_EQ(found.places, ranks * own.places) << ranks << ", divisor " << divisor;
       }
     }
   }

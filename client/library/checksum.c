@@ -1,14 +1,14 @@
-// proof.c - sums that prove a sum (any thread; no context)
+// checksum.c - checksums of blocks of a sum (any thread; no context)
 //
 // A tile has kTileRows rows of kColumns elements. Within a tile, 32 bits are enough. One vector takes the numbers of
 // all rows, and another takes the first vector after each row: so the number in row i of R counts R - i times.
-#include "client/library/proof.h"
+#include "client/library/checksum.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 enum { kColumns = 16, kTileRows = 16, kTile = kColumns * kTileRows };
-// Magnitude of sums, in steps, up to which averages still tell their sum.
+// Largest sum, in steps, that can be recovered from its average in fp32.
 enum { kLargest = 1 << 22 };
 // Adding this number rounds to the nearest whole number, ties to even, and leaves it in the lower bits.
 static const float kMagic = 0x1.8p23F;
@@ -135,35 +135,35 @@ static pass* best(void) {
   return in_any;
 }
 
-static struct gl_proof prove(struct job* job, float limit, enum kind kind, const float* data, const float* residual,
-                             size_t count) {
+static struct gl_checksum checksum(struct job* job, float limit, enum kind kind, const float* data,
+                                   const float* residual, size_t count) {
   int32_t bits;
   memcpy(&bits, &limit, sizeof(bits));
   job->limit = (numbers){0} + bits;
   struct state state;
   memset(&state, 0, sizeof(state));
   best()(job, kind, data, residual, count, &state);
-  struct gl_proof proof = {0};
+  struct gl_checksum found = {0};
   for (unsigned lane = 0; lane < kColumns; ++lane) {
-    proof.sum += state.sums[lane];
-    proof.places += kColumns * state.rows[lane] + lane * state.sums[lane];
-    if (state.unfit[lane] != 0) proof.unfit = 1;
+    found.sum += state.sums[lane];
+    found.places += kColumns * state.rows[lane] + lane * state.sums[lane];
+    if (state.unfit[lane] != 0) found.unfit = 1;
   }
-  return proof;
+  return found;
 }
 
-struct gl_proof gl_prove_contribution(const struct gl_lattice* lattice, const float* data, const float* residual,
-                                      size_t count) {
+struct gl_checksum gl_checksum_of_contribution(const struct gl_lattice* lattice, const float* data,
+                                               const float* residual, size_t count) {
   struct job job = {.scale = lattice->steps_per_one};
   const float limit = (float)(kLargest / lattice->ranks);
-  return prove(&job, limit, residual != NULL ? kWithResidual : kContribution, data, residual, count);
+  return checksum(&job, limit, residual != NULL ? kWithResidual : kContribution, data, residual, count);
 }
 
-struct gl_proof gl_prove_result(const struct gl_lattice* lattice, const float* data, size_t count) {
+struct gl_checksum gl_checksum_of_result(const struct gl_lattice* lattice, const float* data, size_t count) {
   struct job job = {.scale = lattice->steps_per_one, .divisor = (float)lattice->divisor};
-  // A power of two only makes another lattice.
+  // Averages over 2^n ranks are exact: they have a smaller step.
   const bool divides = (lattice->divisor & (lattice->divisor - 1)) != 0;
   if (!divides) job.scale *= job.divisor;
   job.step = 1 / job.scale;
-  return prove(&job, (float)kLargest, divides ? kAverage : kResult, data, NULL, count);
+  return checksum(&job, (float)kLargest, divides ? kAverage : kResult, data, NULL, count);
 }

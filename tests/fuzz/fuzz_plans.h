@@ -43,8 +43,13 @@ inline const std::array<std::vector<Plan>, 4>& plans() {
       // The first tensor is longer than OrderedReducer::kSmallBytes, so it needs the memory of a large one. It takes
       // few packets.
       {{kAllReduce, kFloat32, 4500, find_codec("fixed:10")}, {kAllGather, kInt32, 70, raw}},
-      {{kAllReduce, kFloat32, 300, raw, true}, {kBroadcast, kBytes, 999, raw}, {kBarrier, kInt32, 0, raw}},
-      {{kReduceScatter, kInt64, 50, raw}, {kAllReduce, kInt32, 1, raw}, {kAllReduce, kFloat64, 101, raw}},
+      {{kAllReduce, kFloat32, 300, raw, true},
+       {kBroadcast, kBytes, 999, raw},
+       {kBarrier, kInt32, 0, raw},
+       {kAllReduce, kBfloat16, 300, find_codec("pack")}},
+      {{kReduceScatter, kInt64, 50, raw},
+       {kAllReduce, kInt32, 1, raw},
+       {kAllReduce, kFloat64, 101, find_codec("exact"), true}},
       {{kBroadcast, kFloat32, 500, find_codec("inceptionn:9")},
        {kAllReduce, kFloat32, 600, find_codec("fixed:6"), false, true},
        {kAllReduce, kFloat32, 400, agreeing_codec()}},

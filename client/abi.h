@@ -58,8 +58,8 @@ struct gl_hello {
 // local_reduce is on: operations that need links between all nodes are refused, and blocks of ranks must be contiguous
 #define GL_WELCOME_LOCAL_REDUCE 1u
 #define GL_WELCOME_AUTO_STRATEGY 2u  // operations that name no strategy use "auto"
-#define GL_WELCOME_VERIFY 8u         // results are verified where that is possible
 #define GL_WELCOME_ALONE 4u          // there is no other node, and trainers reduce locally: nothing is exchanged
+#define GL_WELCOME_VERIFY 8u         // results are verified where that is possible
 struct gl_welcome {
   uint32_t type;
   uint32_t rank;

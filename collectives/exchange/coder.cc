@@ -182,7 +182,7 @@ Status Coder::decode(std::span<const uint8_t> block, void* out, size_t count) co
 
 void Coder::sum_exactly(const void* const* in, unsigned arrays, unsigned divisor, void* out,
                         size_t count) const noexcept {
-  ops_->sum_exactly(codec_, in, arrays, divisor, static_cast<uint8_t*>(out), count);
+  ops_->sum_exactly(kernels_, in, arrays, divisor, static_cast<uint8_t*>(out), count);
 }
 
 size_t Coder::join(uint8_t* block, BlockSize first, BlockSize second) const noexcept {

@@ -39,8 +39,9 @@ struct ElementContext {
 // A Coder is made once, when an operation starts. It is a small value: copy it.
 //
 // It writes and reads the payload of runs, which is called a block like that of a Codec. Elements of types that the
-// given codec serves go through it, except for minima and maxima. All other blocks are the elements, little-endian, and
-// nothing else. Statements about sums below hold for minima and maxima too, where the operation asks for them.
+// given codec serves go through it, but not minima and maxima, and not if it rounds once. All other blocks are the
+// elements, little-endian, and nothing else. Statements about sums below hold for minima and maxima too, where the
+// operation asks for them.
 //
 // All functions are pure: they use no heap, lock, exception or state. They read and write nothing outside the given
 // spans, whatever the bytes are. Elements, residuals and blocks may lie at any address. A pointer to no bytes may be

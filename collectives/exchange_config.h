@@ -50,6 +50,8 @@ struct ExchangeConfig {
   // Pads data packets that are nearly full to the length of full ones. Some ports handle many packets of one length in
   // one call.
   bool pad = false;
+  // The CRC of data packets covers all of them; false: only the link header, because the owner checks the rest.
+  bool crc_of_data = true;
 
   // Target of the congestion window: number of packets per link that wait in queues on the path.
   size_t queue_target = settings::kQueueTarget.standard;

@@ -109,7 +109,7 @@ bool all_on_loopback(const NodeConfig& config) noexcept {
 }
 
 size_t most_segments(const NodeConfig& config) noexcept {
-  if (!of_sockets(config) || !config.segments || !config.key_file.empty()) return 1;
+  if (!of_sockets(config) || !config.segments || config.security != Security::kNone) return 1;
   return std::max<size_t>(kMaxMtu / (config.mtu - ip_udp_bytes(config) - kSegmentHeader), 1);
 }
 

@@ -21,6 +21,9 @@ using IpAddress = std::array<uint8_t, 16>;  // IPv4 as ::ffff:10.77.0.1 (RFC 429
 // each poll (kYield). kAdaptive is like kYield, but the worker sleeps if no packets arrive for some time.
 enum class IdlePolicy : uint8_t { kSpin, kYield, kAdaptive };
 
+// The protection of packets between nodes: AES-256-GCM that only authenticates, or encrypts; or AES-128-GCM.
+enum class Security : uint8_t { kNone, kAuthenticated, kEncrypted, kEncrypted128 };
+
 inline constexpr unsigned kMaxNodes = 256;
 inline constexpr unsigned kMaxTrainers = 16;    // per node
 inline constexpr unsigned kMaxLanes = 16;       // per node; GL_MAX_LANES of client/abi.h
@@ -142,7 +145,8 @@ struct NodeConfig {
   Nanos min_rto = settings::kMinRto.standard;
 
   // ---- Protection: docs/security.md
-  std::string key_file;  // file with the key of the tags that packets carry; empty: packets carry none
+  Security security = Security::kNone;
+  std::string key_file;  // file with the ring's key; empty with Security::kNone
   std::string user;  // user that the daemon becomes after it has all its devices and sockets; empty: it keeps its user
 
   InjectedFaults faults;

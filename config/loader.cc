@@ -147,9 +147,20 @@ void read_udp_port(const Section& root, NodeConfig& config) {
 }
 
 void read_protection(const Section& root, NodeConfig& config) {
+  const size_t faults = root.value().faults().count();
   const auto section = read_section(node_keys(), root, "auth", config);
   if (section && section->value().node().kind == YamlNode::Kind::kMap) {
     if (const auto file = section->need("key_file")) config.key_file = file->text(kLongestPath).value_or("");
+  }
+  const auto security = root.find("security");
+  if (!config.key_file.empty()) config.security = Security::kAuthenticated;
+  if (security) {
+    if (const auto choice = security->choice(kSecurityWords)) config.security = static_cast<Security>(*choice);
+  }
+  if (root.value().faults().count() == faults && config.key_file.empty() != (config.security == Security::kNone)) {
+    security->fault(config.key_file.empty() ? "needs a key, needed: auth: {key_file: FILE}"
+                                            : "is none, but there is a key, allowed: authenticated, encrypted, "
+                                              "encrypted-128; or no auth.key_file");
   }
   read_user(root, config.user);
 }

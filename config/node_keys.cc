@@ -171,8 +171,14 @@ std::vector<ConfigKey<NodeConfig>> make_node_keys() {
       duration_key<C, settings::kMinRto.least, settings::kMinRto.most, &C::min_rto>(
           "timeouts", "min_rto", kAnyNode, "shortest time-out after which a packet is sent again"),
       other_key<C>(
-          "path", "auth", "key_file", [](const C& of) { return path_text(of.key_file); },
-          "none: packets are not authenticated", "path", "yes, the key in it",
+          "word", "", "security",
+          [](const C& of) { return std::string(kSecurityWords[static_cast<size_t>(of.security)]); },
+          "`none`; with a key, `authenticated`", "`none`, `authenticated`, `encrypted`, `encrypted-128`", kSameOnAll,
+          "what the ring's key is for: packets are only authenticated, or encrypted with AES-256 or AES-128 "
+          "([security.md](security.md))"),
+      other_key<C>(
+          "path", "auth", "key_file", [](const C& of) { return path_text(of.key_file); }, "none", "path",
+          "yes, the key in it",
           "file with the ring's key: packets with another key, or none, are refused ([security.md](security.md))"),
       other_key<C>(
           "name", "", "user", [](const C& of) { return path_text(of.user); }, "none: the user stays the same",

@@ -48,14 +48,15 @@ MAY_INCLUDE_WITHIN = {
     },
     "dataplane": {
         "frame": set(),
+        "secure": set(),
         "kernel": {"frame"},
         "poll": set(),
         "trainer": set(),
         "device": {"frame", "kernel"},
         "udp": {"frame", "kernel", "device"},
-        "lane": {"frame", "kernel", "device", "poll", "trainer"},
+        "lane": {"frame", "secure", "kernel", "device", "poll", "trainer"},
         "watch": {"frame", "lane"},
-        "node": {"frame", "kernel", "poll", "trainer", "device", "udp", "lane", "watch"},
+        "node": {"frame", "secure", "kernel", "poll", "trainer", "device", "udp", "lane", "watch"},
         "status": {"trainer", "device", "watch", "node"},
         "daemon": {"kernel", "device", "node", "status"},
         "loopback": {"frame", "poll", "device"},
@@ -92,7 +93,7 @@ SYSTEM_ONLY_IN = [
     (re.compile(r"CLI/"), ("tools/", f"{COMMANDS}/")),
     (re.compile(r"gtest/|gmock/"), ("tests/",)),
     (re.compile(r"(spdlog|fmt)/"), ("tools/", "tests/", "dataplane/", "config/")),
-    (re.compile(r"openssl/"), ("dataplane/frame/", "dataplane/accelerator/engine/", "dataplane/node/key_file", "tools/",
+    (re.compile(r"openssl/"), ("dataplane/secure/", "dataplane/accelerator/engine/", "dataplane/node/key_file", "tools/",
                                "tests/")),
 ]
 

@@ -108,13 +108,14 @@ CLI::App* add_bench_exchange(CLI::App& bench, gradlane::ExchangeBenchOptions& op
 }
 
 CLI::App* add_bench_auth(CLI::App& bench, gradlane::AuthBenchOptions& options) {
-  CLI::App* auth = bench.add_subcommand("auth", "Cost of tags and checksums of packets, and of memcpy");
+  CLI::App* auth =
+      bench.add_subcommand("auth", "Cost of authentication, encryption and checksums of packets, and of memcpy");
   auth->add_flag("--quick", options.quick, "Fewer samples");
   auth->add_flag("--json", options.json, "JSON instead of a table");
   auth->footer(
-      "seal: make the tag of a packet that is sent (AES-256-GMAC); open: verify it;\n"
-      "refuse: verify one that is not authentic. UDP checksums are for packets that\n"
-      "leave the machine, if the device does not make them. Medians, in L2.");
+      "authenticate, check: a packet that is sent, and one that arrives, with\n"
+      "`security: authenticated`. UDP checksums are for packets that leave the\n"
+      "machine, if the device does not make them. Medians, in L2.");
   return auth;
 }
 

@@ -36,9 +36,9 @@ Egress::Egress(const ExchangeConfig& config, const Topology& topology, bool owne
       links_(make_links(config, topology, io, counters)),
       // Only a rank that has links to all others can own blocks.
       fanout_(owners && links_.size() + 1 == config.world ? std::span(links_) : std::span<Link>{}, io, counters,
-              config.mtu, config.pad),
+              config),
       unsent_(links_.size()) {
-  for (Link& link : links_) outboxes_.emplace_back(link, io, counters, config.mtu, config.pad);
+  for (Link& link : links_) outboxes_.emplace_back(link, io, counters, config);
 }
 
 Egress::~Egress() {

@@ -7,13 +7,13 @@
 
 namespace gradlane {
 
-Fanout::Fanout(std::span<Link> links, PacketIo& io, Counters& counters, size_t mtu, bool pad)
+Fanout::Fanout(std::span<Link> links, PacketIo& io, Counters& counters, const ExchangeConfig& config)
     : links_(links),
       io_(io),
       counters_(counters),
       queue_(links.empty() ? 0 : kPackets),
       sent_(links.size()),
-      outbox_(*this, io, counters, mtu, pad) {}
+      outbox_(*this, io, counters, config) {}
 
 void Fanout::reset() noexcept {
   outbox_.reset();

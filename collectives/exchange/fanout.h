@@ -25,7 +25,7 @@ class Fanout final : public PacketSink {
   static constexpr size_t kPackets = 128;
 
   // Without links there is no queue, and nothing is ever put in.
-  Fanout(std::span<Link> links, PacketIo& io, Counters& counters, size_t mtu, bool pad);
+  Fanout(std::span<Link> links, PacketIo& io, Counters& counters, const ExchangeConfig& config);
 
   // Gives back all buffers.
   void reset() noexcept;

@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "collectives/counters.h"
 #include "collectives/exchange/coder.h"
+#include "collectives/exchange_config.h"
 #include "collectives/packet_io.h"
 #include "collectives/wire.h"
 
@@ -25,9 +26,14 @@ class Outbox {
 
   static constexpr std::array kData = {kSums, kResults, kForwarded};
 
-  // `out`: a link, or a sink for several links. `pad`: data packets that are nearly full are padded to full length.
-  Outbox(PacketSink& out, PacketIo& io, Counters& counters, size_t mtu, bool pad)
-      : out_(out), io_(io), counters_(counters), mtu_(mtu), pad_from_(pad ? mtu - mtu / kPadding : mtu) {}
+  // `out`: a link, or a sink for several links.
+  Outbox(PacketSink& out, PacketIo& io, Counters& counters, const ExchangeConfig& config)
+      : out_(out),
+        io_(io),
+        counters_(counters),
+        mtu_(config.mtu),
+        pad_from_(config.pad ? mtu_ - mtu_ / kPadding : mtu_),
+        crc_(config.crc_of_data) {}
 
   // Gives back all buffers.
   void reset() noexcept;
@@ -92,6 +98,7 @@ class Outbox {
   Counters& counters_;
   const size_t mtu_;
   const size_t pad_from_;
+  const bool crc_;     // packets have a CRC of all their bytes
   unsigned held_ = 0;  // open packets that hold something
   bool starved_ = false;
   std::array<Open, kChannels> open_{};

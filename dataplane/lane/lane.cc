@@ -35,12 +35,13 @@ Lane::~Lane() {
   for (; inbox_count_ != 0; --inbox_count_) rte_pktmbuf_free(mbuf_of(inbox_[inbox_first_++ % inbox_.size()].packet));
 }
 
-void Lane::connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow) {
-  routes_.at(link_of(rank)) = {rank, &queue, &neighbour, flow, nullptr, 0, 0};
+void Lane::connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow,
+                   std::unique_ptr<SecureLink> secure) {
+  routes_.at(link_of(rank)) = {rank, &queue, &neighbour, flow, nullptr, std::move(secure), 0, 0};
 }
 
 void Lane::connect(unsigned rank, Lane& other) {
-  routes_.at(link_of(rank)) = {rank, nullptr, nullptr, {}, &other, 0, 0};
+  routes_.at(link_of(rank)) = {rank, nullptr, nullptr, {}, &other, nullptr, 0, 0};
   inbox_.resize(inbox_size(++local_links_));
 }
 
@@ -126,11 +127,13 @@ void Lane::receive(unsigned from, const Packet& packet, size_t bytes, Nanos now)
   received_ = true;
   Route& route = routes_[link_of_[from]];
   route.heard = now;
-  const uint64_t damaged = exchange_.counters()[Counter::kBadCrc];
+  const uint64_t damaged = exchange_.counters()[Counter::kBadCrc] + exchange_.counters()[Counter::kBadMagic];
   if (exchange_.receive(from, packet, bytes, now)) return;
-  // A node without a key sees a tag as extra bytes after the packet.
-  const bool tagged = exchange_.counters()[Counter::kBadCrc] != damaged && bytes > kAuthBytes;
-  if (tagged && is_whole({packet.data, bytes - kAuthBytes})) ++route.tagged;
+  // A node without a key cannot read a packet with a tag.
+  if (exchange_.counters()[Counter::kBadCrc] + exchange_.counters()[Counter::kBadMagic] != damaged &&
+      route.secure == nullptr && envelope_of({packet.data, bytes})) {
+    ++route.tagged;
+  }
   rte_pktmbuf_free(mbuf_of(packet));
 }
 
@@ -170,8 +173,9 @@ bool Lane::transmit(unsigned rank, Packet packet, size_t bytes) noexcept {
   const size_t link = link_of(rank);
   if (link >= routes_.size()) return false;
   Route& route = routes_[link];
-  const bool sent = route.other != nullptr ? route.other->deliver(rank_, packet, bytes)
-                                           : route.queue->send(packet, bytes, route.flow, *route.neighbour);
+  const bool sent = route.other != nullptr
+                        ? route.other->deliver(rank_, packet, bytes)
+                        : route.queue->send(packet, bytes, route.flow, *route.neighbour, route.secure.get());
   if (trace_ != nullptr && sent) trace_packet(packet, bytes, rank, 0);
   return sent;
 }

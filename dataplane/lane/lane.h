@@ -14,6 +14,7 @@
 #include "collectives/exchange/exchange.h"
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/lane/port_queue.h"
+#include "dataplane/secure/secure_link.h"
 #include "dataplane/trainer/trainer_ops.h"
 
 namespace gradlane {
@@ -57,7 +58,9 @@ class Lane final : public PacketIo {
   ~Lane() override;
 
   // Connects a neighbour on another node: packets go through a port.
-  void connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow);
+  // Packets are in envelopes if `secure` is not null.
+  void connect(unsigned rank, PortQueue& queue, const Neighbour& neighbour, const Flow& flow,
+               std::unique_ptr<SecureLink> secure);
   // Connects another rank on this lane of this node.
   void connect(unsigned rank, Lane& other);
   // Returns how many packets of other ranks of this node may wait here, for a given number of links to such ranks. Each
@@ -65,6 +68,10 @@ class Lane final : public PacketIo {
   [[nodiscard]] static size_t inbox_size(size_t links) noexcept;
 
   [[nodiscard]] bool knows(unsigned from) const noexcept { return link_of(from) < routes_.size(); }
+  // Returns the end of the link to this rank; null if its packets have no envelopes, or the rank is no neighbour.
+  [[nodiscard]] SecureLink* secure_link(unsigned rank) const noexcept {
+    return knows(rank) ? routes_[link_of(rank)].secure.get() : nullptr;
+  }
   // Takes a packet from the neighbour with this rank. The buffer belongs to the lane now.
   void receive(unsigned from, const Packet& packet, size_t bytes, Nanos now) noexcept;
 
@@ -111,6 +118,7 @@ class Lane final : public PacketIo {
     const Neighbour* neighbour = nullptr;
     Flow flow;
     Lane* other = nullptr;
+    std::unique_ptr<SecureLink> secure;
     Nanos heard = 0;
     uint64_t tagged = 0;
   };

@@ -86,11 +86,9 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
                 : port.checksum_offload()              ? Checksum::kDevice
                                                        : Checksum::kSoftware),
       sockets_(port.of_sockets()),
-      frames_(!sockets_ || setup.faults.any() || key != nullptr) {
+      frames_(!sockets_ || setup.faults.any()) {
   if (setup.faults.any()) injector_ = std::make_unique<FaultInjector>(setup.faults, setup.fault_stream);
-  if (key == nullptr) return;
-  signer_.emplace(*key, setup.local.ip);
-  for (const Neighbour* const neighbour : neighbours_) verifiers_.emplace_back(*key, neighbour->ip);
+  if (key != nullptr) secure_.emplace(*key, setup.security);
 }
 
 void PortQueue::connect(unsigned index, Lane& lane) { lanes_[index] = &lane; }
@@ -123,18 +121,29 @@ bool PortQueue::receive_datagrams(Nanos now) noexcept {
     left = static_cast<uint16_t>(left - count);
     const Ends ends = ends_of(path.source_ip, path.source_port, path.destination_port);
     Lane* const lane = usual_receiver(path, ends, now);
+    SecureLink* const link = lane == nullptr ? nullptr : lane->secure_link(ends.rank);
     uint64_t taken = 0;
     uint64_t bytes = 0;
     for (uint16_t i = 0; i < count; ++i) {
       const Packet packet = packet_of(burst[i]);
-      const size_t length = burst[i]->data_len - kFrameBytes;
-      if (lane == nullptr || is_probe({packet.data, length})) {
+      size_t length = burst[i]->data_len - kFrameBytes;
+      const auto envelope = link == nullptr ? std::nullopt : envelope_of({packet.data, length});
+      const bool data = envelope ? envelope->kind == EnvelopeKind::kData : !is_probe({packet.data, length});
+      if (lane == nullptr || !data || envelope.has_value() != secure_.has_value()) {
         make_frame(burst[i], path);
         arrive(burst[i], now);
         continue;
       }
       ++taken;
       bytes += burst[i]->data_len;
+      if (envelope) {
+        const SecureLink::Opened opened = link->open(*envelope, packet.data, length);
+        if (!is_good(opened.verdict, *neighbours_[ends.neighbour])) {
+          rte_pktmbuf_free(burst[i]);
+          continue;
+        }
+        length = opened.bytes;
+      }
       lane->receive(ends.rank, packet, length, now);
     }
     counters_.add(QueueCounter::kReceived, taken);
@@ -193,14 +202,16 @@ void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
     rte_pktmbuf_free(mbuf);
     return;
   }
+  if (secure_ && parsed.destination_port != 0) {
+    handle_sealed(mbuf, parsed, now);
+    return;
+  }
   switch (parsed.verdict) {
     case FrameVerdict::kGradlane:
       counters_.classes.add(parsed.traffic);
-      if (!authenticate(mbuf, parsed, now)) break;
       deliver(mbuf, parsed, now);
       return;
     case FrameVerdict::kProbe:
-      if (!authenticate(mbuf, parsed, now)) break;
       handle_probe(mbuf, parsed, now);
       break;
     case FrameVerdict::kArp:
@@ -226,25 +237,6 @@ void PortQueue::handle(rte_mbuf* mbuf, Nanos now) noexcept {
       break;
   }
   rte_pktmbuf_free(mbuf);
-}
-
-// Checks the tag and cuts it off. It must run before all other code that uses the packet's content.
-bool PortQueue::authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
-  if (verifiers_.empty()) return !signer_;
-  const size_t number = numbers_.find(parsed.source_ip);
-  if (number == AddressTable::kNone) {
-    counters_.add(QueueCounter::kNotNeighbour);
-    note_stranger(mbuf, parsed, now);
-    return false;
-  }
-  const size_t bytes = verifiers_[number].open(frame_of(mbuf), parsed.bytes);
-  if (bytes == PacketVerifier::kForged) {
-    counters_.add(QueueCounter::kForged);
-    note_forged(mbuf, parsed, *neighbours_[number]);
-    return false;
-  }
-  parsed.bytes = bytes;
-  return true;
 }
 
 void PortQueue::deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
@@ -286,39 +278,72 @@ bool PortQueue::is_read(const rte_mbuf* mbuf) const noexcept {
   return rte_mbuf_refcnt_read(mbuf) != 1 && place_of(mbuf) == queued_count_;
 }
 
-bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept {
-  return send(packet, bytes, flow, neighbour, classifier_.tos_of(class_of(packet.data, bytes)));
+bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
+                     SecureLink* secure) noexcept {
+  const uint8_t tos = classifier_.tos_of(class_of(packet.data, bytes));
+  if (secure == nullptr) return send_plain(packet, bytes, flow, neighbour, tos);
+  const BlankFrame blank = blank_frame(neighbour, flow);
+  if (blank.mbuf == nullptr) return blank.lost;
+  send_blank(blank.mbuf, secure->seal(packet.data, bytes, frame_of(blank.mbuf) + kFrameBytes), flow, tos);
+  return true;
 }
 
-bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour, uint8_t tos) noexcept {
+PortQueue::BlankFrame PortQueue::blank_frame(const Neighbour& neighbour, Flow& flow) noexcept {
+  if (!can_send(neighbour, flow)) return {nullptr, true};
+  if (!has_place()) return {nullptr, false};
+  rte_mbuf* const mbuf = pool_.allocate();
+  if (mbuf == nullptr) counters_.add(QueueCounter::kNoCopy);
+  return {mbuf, false};
+}
+
+void PortQueue::send_blank(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept {
+  if (bytes == 0) {
+    counters_.add(QueueCounter::kUnmet);
+    rte_pktmbuf_free(mbuf);
+    return;
+  }
+  queued_[queued_count_] = mbuf;
+  finish(queued_count_++, bytes, flow, tos);
+}
+
+bool PortQueue::can_send(const Neighbour& neighbour, Flow& flow) noexcept {
   const uint64_t mac = neighbour.mac.load(std::memory_order_relaxed);
   if (mac == 0) {
     counters_.add(QueueCounter::kNoMac);
-    return true;
+    return false;
   }
   flow.destination_mac = unpack_mac(mac);
+  if (!setup_.claim->held()) {
+    counters_.add(QueueCounter::kNoAddress);
+    return false;
+  }
+  if (stalled_until_ != 0 || !port_.started()) {
+    counters_.add(QueueCounter::kLinkDown);
+    return false;
+  }
+  return true;
+}
+
+bool PortQueue::has_place() noexcept {
+  if (queued_count_ == kQueued) flush();
+  if (queued_count_ != kQueued) return true;
+  counters_.add(QueueCounter::kSendBusy);
+  return false;
+}
+
+bool PortQueue::send_plain(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
+                           uint8_t tos) noexcept {
   auto* mbuf = static_cast<rte_mbuf*>(packet.handle);
   // The packet is sent again while its earlier transmission is still queued here. The queued frame gets the new
-  // headers, so tag and checksum must be made again.
+  // headers, so the checksum must be made again.
   if (rte_mbuf_refcnt_read(mbuf) != 1) {
     if (const size_t place = place_of(mbuf); place != queued_count_) {
       finish(place, bytes, flow, tos);
       return true;
     }
   }
-  if (!setup_.claim->held()) {
-    counters_.add(QueueCounter::kNoAddress);
-    return true;
-  }
-  if (stalled_until_ != 0 || !port_.started()) {
-    counters_.add(QueueCounter::kLinkDown);
-    return true;
-  }
-  if (queued_count_ == kQueued) flush();
-  if (queued_count_ == kQueued) {
-    counters_.add(QueueCounter::kSendBusy);
-    return false;
-  }
+  if (!can_send(neighbour, flow)) return true;
+  if (!has_place()) return false;
   uint8_t* frame = packet.data - kFrameBytes;
   // A copy is sent if the port shares buffers. A copy is also sent if the device still has the packet from an earlier
   // transmission; it may keep a packet until hundreds of others have gone.
@@ -341,24 +366,21 @@ bool PortQueue::send(const Packet& packet, size_t bytes, Flow& flow, const Neigh
   return true;
 }
 
-// Writes everything around the queued packet at `place`, which has `bytes` bytes: headers, tag, checksum, path.
+// Writes everything around the queued payload at `place`, which has `bytes` bytes: headers, checksum, path.
 void PortQueue::finish(size_t place, size_t bytes, const Flow& flow, uint8_t tos) noexcept {
   rte_mbuf* const mbuf = queued_[place];
   uint8_t* const frame = frame_of(mbuf);
-  const size_t payload = bytes + (signer_ ? kAuthBytes : 0);
   if (sockets_) {
     paths_[place] = {.source_ip = flow.source_ip,
                      .destination_ip = flow.destination_ip,
                      .source_port = flow.source_port,
                      .destination_port = flow.destination_port,
                      .tos = tos};
+  } else {
+    write_headers(frame, flow, tos, bytes);
   }
-  // Tags cover headers, also those of sockets.
-  if (!sockets_ || signer_) write_headers(frame, flow, tos, payload);
-  // The bytes after the packet are free: no other packet is in its buffer.
-  if (signer_) signer_->seal(frame, bytes);
-  set_length(mbuf, kFrameBytes + payload);
-  if (checksum_ == Checksum::kSoftware) seal_udp(frame, payload);
+  set_length(mbuf, kFrameBytes + bytes);
+  if (checksum_ == Checksum::kSoftware) seal_udp(frame, bytes);
   if (checksum_ != Checksum::kDevice) return;
   begin_udp_checksum(frame);
   mbuf->tx_offload = 0;

@@ -18,13 +18,13 @@
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/device/port.h"
 #include "dataplane/frame/frame.h"
-#include "dataplane/frame/packet_auth.h"
 #include "dataplane/lane/address_claim.h"
 #include "dataplane/lane/address_table.h"
 #include "dataplane/lane/fault_injector.h"
 #include "dataplane/lane/probe_board.h"
 #include "dataplane/lane/queue_counters.h"
 #include "dataplane/lane/source_watch.h"
+#include "dataplane/secure/secure_link.h"
 
 namespace gradlane {
 
@@ -87,8 +87,9 @@ class PortQueue {
     ProbeIdentity identity{};
     InjectedFaults faults;
     uint64_t fault_stream = 0;  // different for each queue
+    Security security = Security::kNone;
   };
-  // `key` makes tags; null: packets have none. It is not kept.
+  // `key` is null with Security::kNone.
   PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
             const RingKey* key, std::span<Neighbour* const> neighbours);
   PortQueue(const PortQueue&) = delete;
@@ -103,14 +104,13 @@ class PortQueue {
 
   // Queues the link header and what follows it, `bytes` bytes in all, as a frame. Returns false if that is not possible
   // now. If it will stay impossible for some time, returns true, and the packet counts as sent and lost: repeated tries
-  // would keep the CPU busy. `packet` has its own buffer, with space for the headers before it.
-  [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour) noexcept;
+  // would keep the CPU busy. `packet` has its own buffer, with space for the headers before it. `secure` puts it into
+  // an envelope; null: it has none.
+  [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
+                          SecureLink* secure) noexcept;
   // Returns whether the device may still read this buffer. Returns false if the buffer is still queued here: then its
   // headers can still be replaced.
   [[nodiscard]] bool is_read(const rte_mbuf* mbuf) const noexcept;
-  // Does the same with this ToS, instead of the ToS of the packet's class.
-  [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
-                          uint8_t tos) noexcept;
 
   // Returns whether there is something to send that the port has not taken yet.
   [[nodiscard]] bool waits() const noexcept { return queued_count_ != 0; }
@@ -189,18 +189,42 @@ class PortQueue {
   [[nodiscard]] bool look_at_claim(const ParsedFrame& parsed) noexcept;
   [[nodiscard]] bool is_stranger(size_t neighbour, rte_mbuf* mbuf, Nanos now) noexcept;
   void mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nanos now) noexcept;
-  [[nodiscard]] bool authenticate(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
+  // Returns whether frames to this neighbour may be queued now, and fills in its MAC address. Otherwise counts why.
+  [[nodiscard]] bool can_send(const Neighbour& neighbour, Flow& flow) noexcept;
+  [[nodiscard]] bool has_place() noexcept;
+  [[nodiscard]] bool send_plain(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
+                                uint8_t tos) noexcept;
+  // A frame for a packet that is sealed into it. `mbuf` is null if there is none, and `lost` is what send() returns
+  // then.
+  struct BlankFrame {
+    rte_mbuf* mbuf = nullptr;
+    bool lost = true;
+  };
+  [[nodiscard]] BlankFrame blank_frame(const Neighbour& neighbour, Flow& flow) noexcept;
+  // Queues a blank frame whose payload has `bytes` bytes; 0: it is not sent.
+  void send_blank(rte_mbuf* mbuf, size_t bytes, const Flow& flow, uint8_t tos) noexcept;
   void finish(size_t place, size_t bytes, const Flow& flow, uint8_t tos) noexcept;
+  // ---- port_queue_secure.cc
+  void handle_sealed(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
+  // Counts why a sealed packet is dropped, unless it is good.
+  [[nodiscard]] bool is_good(SecureLink::Verdict verdict, Neighbour& neighbour) noexcept;
+  [[nodiscard]] bool open_loose(const Envelope& envelope, rte_mbuf* mbuf, ParsedFrame& parsed) noexcept;
+  [[nodiscard]] bool open_on(SecureLink& link, const Envelope& envelope, rte_mbuf* mbuf, ParsedFrame& parsed,
+                             Neighbour& neighbour, Nanos now) noexcept;
+  void answer_on(SecureLink& link, const ParsedFrame& parsed, const Neighbour& neighbour, Nanos now) noexcept;
   void deliver(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
   void handle_probe(rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
+  [[nodiscard]] bool queue_probe(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
+                                 uint8_t tos) noexcept;
   void send_probe(const Neighbour& neighbour, const ProbeHeader& header, size_t bytes, uint16_t to) noexcept;
   void send_probes(Nanos now) noexcept;
   void learn(uint32_t ip, const MacAddress& mac, Nanos now) noexcept;
   // ---- port_queue_drops.cc
   [[nodiscard]] Neighbour* neighbour_at(uint32_t ip) const noexcept;
-  void note_misconfigured(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
+  void note_misconfigured(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
+  void note_wrong_tos(const ParsedFrame& parsed, Neighbour& neighbour, Nanos now) noexcept;
   void note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept;
-  static void note_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept;
+  static void note_untagged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept;
   void note_question(const ParsedFrame& parsed) noexcept;
   [[nodiscard]] bool queue(rte_mbuf* mbuf) noexcept;
   [[nodiscard]] bool send_arp(const LocalAddress& from, uint32_t ip) noexcept;
@@ -224,9 +248,9 @@ class PortQueue {
   const bool sockets_;  // packets go to the port with their paths
   const bool frames_;   // packets arrive with headers, because something here needs them
   std::unique_ptr<FaultInjector> injector_;
-  Nanos overdue_at_ = kNever;  // when to look again for packets that have not come completely
-  std::optional<PacketSigner> signer_;
-  std::vector<PacketVerifier> verifiers_;  // one for each neighbour; empty without authentication
+  Nanos overdue_at_ = kNever;          // when to look again for packets that have not come completely
+  Nanos stranger_opened_at_ = 0;       // when a sealed hello of a stranger was opened last
+  std::optional<LooseCipher> secure_;  // there is one if packets have envelopes
   std::array<rte_mbuf*, kQueued> queued_{};
   std::array<DatagramPath, kQueued> paths_{};  // of queued packets, with sockets_
   size_t queued_count_ = 0;

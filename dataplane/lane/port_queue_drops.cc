@@ -16,10 +16,15 @@ using namespace internet;
 const uint8_t* data_of(const rte_mbuf* mbuf) noexcept { return rte_pktmbuf_mtod(mbuf, const uint8_t*); }
 
 // Returns whether gradlane seems to have made this frame, an IPv4 packet to this node's address.
-bool looks_like_ours(const rte_mbuf* mbuf) noexcept {
+bool looks_like_ours(const rte_mbuf* mbuf, bool sealed) noexcept {
   if (mbuf->data_len < kFrameBytes + sizeof(LinkHeader)) return false;
   const uint8_t* const ip = data_of(mbuf) + kEthernetBytes;
-  return ip[0] == 0x45 && ip[kIpProtocol] == kUdp && load<uint16_t>(data_of(mbuf) + kFrameBytes) == kMagic;
+  if (ip[0] != 0x45 || ip[kIpProtocol] != kUdp) return false;
+  const uint8_t* const payload = data_of(mbuf) + kFrameBytes;
+  if (load<uint16_t>(payload) == kMagic) return true;
+  const size_t length = load16(ip + kIpv4Bytes + kUdpLength);
+  const bool whole = length >= kUdpBytes && length - kUdpBytes <= mbuf->data_len - kFrameBytes;
+  return sealed && whole && envelope_of({payload, length - kUdpBytes});
 }
 
 }  // namespace
@@ -37,8 +42,8 @@ Neighbour* PortQueue::neighbour_at(uint32_t ip) const noexcept {
 }
 
 // Notes a neighbour's packet that has a ToS byte of no class, or goes to another UDP port.
-void PortQueue::note_misconfigured(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept {
-  if (!looks_like_ours(mbuf)) return;
+void PortQueue::note_misconfigured(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
+  if (!looks_like_ours(mbuf, secure_.has_value())) return;
   const uint8_t* const ip = data_of(mbuf) + kEthernetBytes;
   Neighbour* const neighbour = neighbour_at(load32(ip + kIpSource));
   if (neighbour == nullptr) return;
@@ -48,14 +53,17 @@ void PortQueue::note_misconfigured(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos no
     if (!ours) neighbour->other_port.store(port, std::memory_order_relaxed);
     return;
   }
-  if (!authenticate(mbuf, parsed, now)) return;
+  note_wrong_tos(parsed, *neighbour, now);
+}
+
+void PortQueue::note_wrong_tos(const ParsedFrame& parsed, Neighbour& neighbour, Nanos now) noexcept {
   counters_.add(QueueCounter::kWrongTos);
-  neighbour->wrong_tos.fetch_add(1, std::memory_order_relaxed);
-  neighbour->last_tos.store(parsed.tos, std::memory_order_relaxed);
+  neighbour.wrong_tos.fetch_add(1, std::memory_order_relaxed);
+  neighbour.last_tos.store(parsed.tos, std::memory_order_relaxed);
   const unsigned to = unsigned{parsed.destination_port} - setup_.local.udp_port;
   const unsigned from = unsigned{parsed.source_port} - setup_.local.udp_port;
   if (to < lanes_.size() && lanes_[to] != nullptr) {
-    lanes_[to]->note_wrong_tos(neighbour->node * setup_.ranks_per_node + from % setup_.ranks_per_node, parsed.tos, now);
+    lanes_[to]->note_wrong_tos(neighbour.node * setup_.ranks_per_node + from % setup_.ranks_per_node, parsed.tos, now);
   }
 }
 
@@ -63,7 +71,7 @@ void PortQueue::note_misconfigured(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos no
 // its sender is, and how many trainers and lanes it has. Ranks and ports follow from these numbers.
 void PortQueue::note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, Nanos now) noexcept {
   const uint8_t* const packet = data_of(mbuf) + kFrameBytes;
-  if (!looks_like_ours(mbuf) || parsed.bytes < sizeof(LinkHeader) + kLeastHello) return;
+  if (!looks_like_ours(mbuf, false) || parsed.bytes < sizeof(LinkHeader) + kLeastHello) return;
   if (load<LinkHeader>(packet).kind != PacketKind::kHello) return;
   if (Neighbour* const neighbour = neighbour_at(parsed.source_ip)) {
     constexpr size_t kSettings = sizeof(LinkHeader) + offsetof(Hello, settings);
@@ -80,9 +88,8 @@ void PortQueue::note_stranger(const rte_mbuf* mbuf, const ParsedFrame& parsed, N
   stranger_at_.store(now, std::memory_order_relaxed);
 }
 
-// Notes a packet that was refused because of its tag. Also notes whether the packet is intact but has no tag.
-void PortQueue::note_forged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept {
-  neighbour.forged.fetch_add(1, std::memory_order_relaxed);
+// Notes whether a packet that was refused is intact but has no envelope.
+void PortQueue::note_untagged(const rte_mbuf* mbuf, const ParsedFrame& parsed, Neighbour& neighbour) noexcept {
   if (!is_whole({data_of(mbuf) + kFrameBytes, parsed.bytes})) return;
   neighbour.untagged.fetch_add(1, std::memory_order_relaxed);
 }

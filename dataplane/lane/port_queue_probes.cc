@@ -57,9 +57,19 @@ void PortQueue::send_probe(const Neighbour& neighbour, const ProbeHeader& header
     flow.destination_ip = neighbour.ip;
     flow.source_port = setup_.local.udp_port;
     flow.destination_port = to;
-    if (send(packet, bytes, flow, neighbour, header.tos)) counters_.add(QueueCounter::kProbeSent);
+    if (queue_probe(packet, bytes, flow, neighbour, header.tos)) counters_.add(QueueCounter::kProbeSent);
   }
   rte_pktmbuf_free(mbuf);
+}
+
+bool PortQueue::queue_probe(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
+                            uint8_t tos) noexcept {
+  if (!secure_) return send_plain(packet, bytes, flow, neighbour, tos);
+  const BlankFrame blank = blank_frame(neighbour, flow);
+  if (blank.mbuf == nullptr) return blank.lost;
+  const LinkEnds ends{flow.source_ip, flow.destination_ip, flow.source_port, flow.destination_port};
+  send_blank(blank.mbuf, secure_->seal_probe(packet.data, bytes, ends, bytes_of(blank.mbuf) + kFrameBytes), flow, tos);
+  return true;
 }
 
 // Sends probes. Boards are checked only every kLookToSendEvery, because there may be many, and probes are rare.

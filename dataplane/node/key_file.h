@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "dataplane/frame/packet_auth.h"
+#include "dataplane/secure/ring_key.h"
 
 namespace gradlane {
 

@@ -17,6 +17,7 @@
 #include "dataplane/device/ethdev_port.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
+#include "dataplane/node/key_file.h"
 #include "dataplane/node/ring_facts.h"
 #include "dataplane/udp/segments.h"
 
@@ -39,10 +40,11 @@ uint64_t random_bits() {
 ExchangeConfig exchange_config(const NodeConfig& from, unsigned rank, uint64_t incarnation) {
   ExchangeConfig config;
   config.world = world_of(from);
-  config.around = ip_udp_bytes(from) + (from.key_file.empty() ? 0 : kAuthBytes);
+  config.around = ip_udp_bytes(from) + (from.security == Security::kNone ? 0 : kEnvelopeBytes);
   config.segments = most_segments(from);
   config.mtu = from.mtu - config.around;
   if (config.segments > 1) config.mtu = config.segments * (config.mtu - kSegmentHeader);
+  config.crc_of_data = from.security == Security::kNone;  // a tag covers all of a packet
   config.rank_table = rank_table_digest(from);
   config.settings = ring_settings(from);
   config.codec = from.codec;
@@ -143,9 +145,12 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   agree_on_workers();
   make_lanes();
   make_neighbours();
-  connect_ports();
+  std::optional<RingKey> key;
+  if (config_.security != Security::kNone) key.emplace(read_key_file(config_.key_file));
+  connect_ports(key ? &*key : nullptr);
   for (unsigned number = 0; number < config_.lanes; ++number) {
-    for (unsigned local = 0; local < ranks_per_node(config_); ++local) connect_lane(number, local);
+    for (unsigned local = 0; local < ranks_per_node(config_); ++local)
+      connect_lane(number, local, key ? &*key : nullptr);
   }
   make_prober();
 }
@@ -210,7 +215,8 @@ void Node::make_prober() {
     setup.mac = &it->mac;
     setup.tos = {config_.tos_compressed, config_.tos_raw, config_.tos_control};
     setup.mtu = config_.mtu;
-    setup.overhead = exchange_config(config_, config_.rank, incarnation_).around;
+    setup.overhead =
+        ip_udp_bytes(config_) + (config_.security == Security::kNone ? 0 : sealed_bytes(EnvelopeKind::kProbe));
     setups.push_back(setup);
     boards.push_back(&it->probes);
     lengths.push_back(&it->lengths);

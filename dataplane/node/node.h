@@ -139,8 +139,9 @@ class Node {
   void make_neighbours();
   void claim_address();
   void log_addresses(Nanos now);
-  void connect_ports();
-  void connect_lane(unsigned number, unsigned local);
+  // `key` is null without security. It is not kept.
+  void connect_ports(const RingKey* key);
+  void connect_lane(unsigned number, unsigned local, const RingKey* key);
   void make_prober();
   void make_server();
   void agree_on_workers();

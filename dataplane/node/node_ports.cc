@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "config/strategies.h"
 #include "dataplane/device/ethdev_port.h"
-#include "dataplane/node/key_file.h"
 #include "dataplane/node/node.h"
 #include "dataplane/udp/udp_port.h"
 
@@ -48,10 +47,8 @@ void Node::make_neighbours() {
   }
 }
 
-void Node::connect_ports() {
+void Node::connect_ports(const RingKey* key) {
   const unsigned ranks = ranks_per_node(config_);
-  std::unique_ptr<const RingKey> key;
-  if (!config_.key_file.empty()) key.reset(new RingKey(read_key_file(config_.key_file)));
   for (NodePort& own : ports_) {
     std::vector<Neighbour*> reached;
     const auto& nodes = own.port->nodes();
@@ -74,12 +71,13 @@ void Node::connect_ports() {
     for (const NodePort& each : ports_) setup.macs.push_back(each.port->mac());
     setup.identity = probe_identity(config_);
     setup.faults = config_.faults;
+    setup.security = config_.security;
     for (unsigned i = 0; i < own.port->queues(); ++i) {
       setup.first = i == 0;
       setup.fault_stream =
           (uint64_t{config_.rank} * kMaxPorts + static_cast<uint64_t>(&own - ports_.data())) * kMaxLanes + i;
-      own.queues.push_back(std::make_unique<PortQueue>(*own.port, i, *pools_.front(), classifier_, setup,
-                                                       key ? &*key : nullptr, reached));
+      own.queues.push_back(
+          std::make_unique<PortQueue>(*own.port, i, *pools_.front(), classifier_, setup, key, reached));
       worker_of(i).add(*own.queues.back(), own.port->fds(i));
     }
     // A packet that arrives at any queue goes to the lane it is for, if this worker has that lane.
@@ -103,7 +101,7 @@ PortQueue& Node::queue_to(unsigned node, unsigned number) {
   throw SetupError(fmt::format("no port reaches node {}: configure one for {}", node, links_text(config_, node)));
 }
 
-void Node::connect_lane(unsigned number, unsigned local) {
+void Node::connect_lane(unsigned number, unsigned local, const RingKey* key) {
   const unsigned ranks = ranks_per_node(config_);
   Lane& own = lane(number, local);
   for (const unsigned rank : own.exchange().neighbours()) {
@@ -119,7 +117,13 @@ void Node::connect_lane(unsigned number, unsigned local) {
     flow.destination_ip = config_.nodes[node].ip;
     flow.source_port = static_cast<uint16_t>(config_.udp_port + number * ranks + local);
     flow.destination_port = static_cast<uint16_t>(config_.udp_port + number * ranks + rank % ranks);
-    own.connect(rank, queue, *neighbour(node), flow);
+    std::unique_ptr<SecureLink> secure;
+    if (key != nullptr) {
+      secure = std::make_unique<SecureLink>(
+          *key, config_.security,
+          LinkEnds{flow.source_ip, flow.destination_ip, flow.source_port, flow.destination_port});
+    }
+    own.connect(rank, queue, *neighbour(node), flow, std::move(secure));
   }
 }
 

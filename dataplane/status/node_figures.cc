@@ -189,7 +189,7 @@ NodeFigures node_figures(const Node& node, Nanos now) {
                       .attached = node.server().attached(),
                       .in_flight = node.in_flight(),
                       .failed_s_ago = node.failed_ago(now),
-                      .auth = !config.key_file.empty(),
+                      .auth = config.security != Security::kNone,
                       .faults = config.faults,
                       .ready = true,
                       .ports = {},

@@ -34,17 +34,15 @@ std::string address_text(const NeighbourFacts& facts, const std::string& name) {
 std::string key_text(const NeighbourFacts& facts, const std::string& name) {
   if (facts.tagged != 0) {
     return fmt::format(
-        "packets of {} are authenticated, but this node has no key: set the same auth.key_file on all "
-        "nodes, or on none",
+        "packets of {} have tags, but this node has no key: set the same security and auth.key_file on all nodes",
         name);
   }
   if (facts.forged == 0 || facts.heard) return "";
   if (facts.untagged != 0) {
-    return fmt::format(
-        "packets of {} are not authenticated ({} so far): it has no auth.key_file, but this node has one", name,
-        facts.forged);
+    return fmt::format("packets of {} have no tags ({} so far): it has no auth.key_file, but this node has one", name,
+                       facts.forged);
   }
-  return fmt::format("packets of {} fail authentication ({} so far): it has another key in auth.key_file", name,
+  return fmt::format("packets of {} have wrong tags ({} so far): its auth.key_file or security differs", name,
                      facts.forged);
 }
 

@@ -3,7 +3,8 @@ local show, names, crc, blocks, operations, segments = ...
 if not show then return end -- Wireshark also loads this file alone, without arguments
 local exchange = {}
 
-local kHeader, kRunHeader, kTag, kMaxPacket = 44, 20, 28, 16384
+local kHeader, kRunHeader, kEnvelope, kMaxPacket = 44, 20, 28, 16384
+local lives = { 32, 0, 16 } -- bytes before the envelope, by its kind
 local kMagic, kProbeMagic, kVersion = 0x4c47, 0x5047, 2
 local kinds = { hello = 1, acknowledgement = 2, data = 3 }
 local kStart, kPadding = 2, 5
@@ -26,6 +27,16 @@ function exchange.is_segment(tvb)
   return tvb:len() > segments.kHeader and segments.read(tvb:raw(0, math.min(tvb:len(), segments.kReport)), 0) ~= nil
 end
 
+-- Returns the length of the envelope of a datagram and of the lives before it; nil if it has none.
+local function envelope_bytes(range)
+  if range:len() < kEnvelope or range(range:len() - 17, 1):uint() ~= 0 then return nil end
+  local before = lives[range(range:len() - 18, 1):uint()]
+  return before and range:len() >= kEnvelope + before and kEnvelope + before or nil
+end
+
+-- Returns whether a payload may be an encrypted packet.
+function exchange.is_sealed(tvb) return envelope_bytes(tvb()) ~= nil end
+
 -- Returns whether a packet begins at offset `at`, or a segment or report that may follow one named `first`.
 local function begins(bytes, at, first)
   if bytes:find("^G[LP].[\1-\3]", at + 1) then return true end
@@ -39,7 +50,7 @@ end
 local function lengths(bytes, least, first)
   local found, last = {}, #bytes - segments.kHeader - 1
   local next = bytes:find("G[LPS]", least + 1)
-  while next and next - 1 <= last and next - 1 <= kMaxPacket + kTag do
+  while next and next - 1 <= last and next - 1 <= kMaxPacket + kEnvelope do
     local whole = true
     for begin = next - 1, last, next - 1 do whole = whole and begins(bytes, begin, first) end
     if whole then found[#found + 1] = next - 1 end
@@ -61,14 +72,17 @@ end
 local function datagram_length(tvb, bytes)
   local length, segment = tvb:len(), segments.read(bytes, 0)
   if segment then return segment_length(bytes, segment) end
-  local function right(wanted) return crc.length(bytes, 1, wanted) ~= nil end
-  if length <= kMaxPacket + kTag and right(length >= kHeader + kTag and { length - kTag, length } or { length }) then
-    return length
+  local function right(wanted)
+    local sealed = envelope_bytes(tvb(0, wanted))
+    if sealed and wanted < kHeader + sealed then sealed = nil end
+    if crc.length(bytes, 1, sealed and { wanted - sealed, wanted } or { wanted }) then return true end
+    return sealed and tvb(3, 1):uint() == kinds.data and crc.length(bytes, 1, { kHeader }) ~= nil
   end
+  if length <= kMaxPacket + kEnvelope and right(length) then return length end
   local first = { session = tvb(8, 1):uint(), sequence = tvb(4, 4):le_uint() }
   local candidates = lengths(bytes, kHeader, first)
   for _, candidate in ipairs(candidates) do
-    if right(candidate >= kHeader + kTag and { candidate - kTag, candidate } or { candidate }) then return candidate end
+    if right(candidate) then return candidate end
   end
   return candidates[1] or length
 end
@@ -215,8 +229,8 @@ local function show_hello(tree, range, from)
     range(42, 2):le_uint())
 end
 
--- Shows the verdict on the CRC. Returns how many bytes at the end of the packet are a tag, and whether the packet is
--- damaged.
+-- Shows the verdict on the CRC. Returns how many bytes at the end of the packet are an envelope and what belongs to it,
+-- and whether the packet is damaged.
 local function show_crc(tree, item, range, bytes, at, cut)
   local function verdict(text) show.generated(tree, "crc.status", range(40, 4), text) end
   if cut then
@@ -224,11 +238,16 @@ local function show_crc(tree, item, range, bytes, at, cut)
     show.expert(item, "cut")
     return 0, false
   end
-  local length = range:len()
-  local found = crc.length(bytes, at + 1, length >= kHeader + kTag and { length - kTag, length } or { length })
+  local length, sealed = range:len(), envelope_bytes(range)
+  if sealed and length < kHeader + sealed then sealed = nil end
+  local found = crc.length(bytes, at + 1, sealed and { length - sealed, length } or { length })
   if found then
     verdict("good")
     return length - found, false
+  end
+  if sealed and range(3, 1):uint() == kinds.data and crc.length(bytes, at + 1, { kHeader }) then
+    verdict("good for the link header; the tag covers the rest")
+    return sealed, false
   end
   local computed = crc.compute(bytes, at + 1, length)
   verdict("bad")
@@ -252,6 +271,24 @@ local function show_link(tree, range)
   if not names.kind[kind] then show.expert(items.kind, "bad_kind") end
   return items.crc, string.format("%s seq %d ack %d", names.kind[kind] or "unknown", range(4, 4):le_uint(),
     range(24, 4):le_uint())
+end
+
+-- Shows the last `sealed` bytes of a datagram.
+local function show_envelope(tree, range, sealed)
+  local first = range:len() - sealed
+  if sealed > kEnvelope then show.add(tree, "lives", range(first, sealed - kEnvelope)) end
+  show.layout(tree, "envelope", range(range:len() - kEnvelope, kEnvelope))
+end
+
+-- Dissects an encrypted packet, and returns its text.
+function exchange.dissect_sealed(tvb, _, tree)
+  local range, top = tvb(), tree:add(show.proto, tvb())
+  local sealed = envelope_bytes(range)
+  if range:len() > sealed then show.add(top, "sealed", range(0, range:len() - sealed)) end
+  show_envelope(top, range, sealed)
+  local kind = names.envelope_kind[range(range:len() - 18, 1):uint()]
+  return string.format("encrypted: %s, counter %s, %d bytes", kind,
+    tostring(range(range:len() - kEnvelope, 8):le_uint64()), range:len() - sealed)
 end
 
 -- Shows one packet. bytes: the complete payload; at: offset of the packet in it; sender: an address and a port. Returns
@@ -278,7 +315,7 @@ local function show_packet(tree, range, bytes, at, sender, cut)
   elseif not probe and range(3, 1):uint() == kinds.hello and not cut then
     show.expert(tree, "too_short", "A hello without its content")
   end
-  if tag > 0 then show.layout(tree, "tag", range(range:len() - tag, tag)) end
+  if tag > 0 then show_envelope(tree, range, tag) end
   return text
 end
 

@@ -44,8 +44,13 @@ function gradlane.dissector(tvb, pinfo, tree)
   if exchange.is_ours(tvb) then
     pinfo.conversation = gradlane -- because two bytes alone do not tell whose a later segment is
   elseif not exchange.is_segment(tvb) then
-    if not (accelerator.is_ours(tvb, true) and from_accelerator()) then return 0 end
-    dissect = accelerator.dissect
+    if accelerator.is_ours(tvb, true) and from_accelerator() then
+      dissect = accelerator.dissect
+    elseif exchange.is_sealed(tvb) then
+      dissect = exchange.dissect_sealed
+    else
+      return 0
+    end
   end
   pinfo.cols.protocol = "gradlane"
   pinfo.cols.info = dissect(tvb, pinfo, tree)

@@ -138,10 +138,11 @@ layouts.probe = {
   { 40, 4, "crc", "CRC32C", "hex" },
 }
 
--- The tag follows the packet.
-layouts.tag = {
-  { 0, 12, "nonce", "Nonce", "bytes" },
-  { 12, 16, "gmac", "Tag", "bytes" },
+layouts.envelope = {
+  { 0, 8, "counter", "Counter" },
+  { 8, 2, "key", "Id of the key", "hex" },
+  { 10, 1, "kind", "Kind", "dec", names.envelope_kind },
+  { 12, 16, "tag", "Tag", "bytes" },
 }
 
 layouts.bundle = {

@@ -5,6 +5,7 @@ names.yes = { [0] = "no", [1] = "yes" }
 
 names.kind = { [1] = "hello", [2] = "acknowledgement", [3] = "data" }
 names.probe_kind = { [1] = "request", [2] = "reply" }
+names.envelope_kind = { [1] = "hello", [2] = "acknowledgement or data", [3] = "probe" }
 names.bundle_kind = { [1] = "records", [2] = "hello", [3] = "answer" }
 
 names.phase = {

@@ -1,10 +1,10 @@
 // frame_fuzz.cc - libFuzzer target: parses any frame, answers it if it asks for that, and parses the answer
 //
 // Aborts if a verdict or an answer contradicts itself. The frame lies in a heap block of its exact size, so that
-// AddressSanitizer finds accesses outside. A packet for the exchange is also opened with its authentication tag. Input:
+// AddressSanitizer finds accesses outside. A packet for the exchange is also opened as a sealed one. Input:
 //   byte 0   bit 0: the checksum of the IP header is made right, so that damage gets past it
 //            bit 1: the ICMP checksum, too
-//            bit 2: a packet for the exchange gets a tag in its last bytes, and must then open
+//            bit 2: a packet for the exchange is sealed, and must then open
 //   then the frame
 #include <algorithm>
 #include <cstdio>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "dataplane/frame/frame.h"
-#include "dataplane/frame/packet_auth.h"
+#include "dataplane/secure/secure_link.h"
 #include "tests/dataplane/frame/frame_fixture.h"
 
 namespace gradlane::test {
@@ -51,21 +51,32 @@ void check_answer(const Bytes& answer, const ParsedFrame& request) {
   if (get16(answer, kL4 + 2) != slow_checksum(answer, kL4, answer.size(), kL4 + 2)) fail("a wrong ICMP checksum");
 }
 
-// Checks that a packet opens only with a tag. The packet is in a block of its exact size.
-void check_tag(const Bytes& frame, const ParsedFrame& parsed, bool tagged) {
+// Opens the payload as a sealed packet, which only one that this program has sealed may be. The packet is in a block of
+// its exact size.
+void check_envelope(const Bytes& frame, const ParsedFrame& parsed, bool seal) {
   static const RingKey key(Bytes(32, 0x5a));
-  static PacketSigner sealer(key, kTheirIp);
-  static PacketVerifier opener(key, kTheirIp);
-  Bytes exact(frame.begin(), frame.begin() + static_cast<ptrdiff_t>(kFrameBytes + parsed.bytes));
+  static const LinkEnds ends{kTheirIp, kOurIp, kPort, kPort};
+  static LooseCipher cipher(key, Security::kEncrypted);
+  static SecureLink link(key, Security::kEncrypted, ends.reversed());
+  const auto payload = frame.begin() + static_cast<ptrdiff_t>(kFrameBytes);
+  Bytes exact(payload, payload + static_cast<ptrdiff_t>(parsed.bytes));
   exact.shrink_to_fit();
-  const bool room = parsed.bytes >= kAuthBytes;
-  if (tagged && room) {
-    exact[kL4 + 6] = exact[kL4 + 7] = 0;
-    sealer.seal(exact.data(), parsed.bytes - kAuthBytes);
-    seal_udp(exact.data(), parsed.bytes);  // the UDP checksum does not matter
+  if (seal) {
+    Bytes sealed(exact.size() + sealed_bytes(EnvelopeKind::kProbe));
+    cipher.seal_probe(exact.data(), exact.size(), ends, sealed.data());
+    exact = std::move(sealed);
   }
-  const size_t opened = opener.open(exact.data(), parsed.bytes);
-  if (opened != (tagged && room ? parsed.bytes - kAuthBytes : PacketVerifier::kForged)) fail("a tag that lies");
+  const auto envelope = envelope_of(exact);
+  if (seal && !envelope) fail("an envelope that is none");
+  if (!envelope) return;
+  Bytes copy = exact;
+  if (link.open(*envelope, copy.data(), copy.size()).verdict == SecureLink::Verdict::kGood)
+    fail("a link that nobody made");
+  const auto bytes = cipher.open(*envelope, exact.data(), exact.size(), ends);
+  if (bytes.has_value() != seal ||
+      (bytes && !std::equal(exact.begin(), exact.begin() + static_cast<ptrdiff_t>(*bytes), payload))) {
+    fail("a tag that lies");
+  }
 }
 
 void execute(uint8_t flags, std::span<const uint8_t> input) {
@@ -79,7 +90,7 @@ void execute(uint8_t flags, std::span<const uint8_t> input) {
     if (kFrameBytes + parsed.bytes > frame.size()) fail("a payload longer than the frame");
     if (parsed.traffic == TrafficClass::kHost) fail("a packet of no gradlane class");
     if (!std::equal(kOurMac.begin(), kOurMac.end(), frame.begin())) fail("a packet to another MAC");
-    check_tag(frame, parsed, (flags & 4) != 0);
+    check_envelope(frame, parsed, (flags & 4) != 0);
   }
   if (parsed.verdict == FrameVerdict::kProbe && kFrameBytes + parsed.bytes > frame.size()) fail("a probe too long");
   if (bytes == 0) {

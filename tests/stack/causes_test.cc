@@ -312,9 +312,13 @@ TEST(DifferingFiles, Addresses) {
 TEST(DifferingFiles, Keys) {
   const std::filesystem::path folder = new_folder("keys");
   const std::string key = write_key(folder);
-  expect_why([&key](NodeConfig& it) { it.key_file = key; },
-             "packets of node 1 .[0-9.]+. are authenticated, but this node has no key",
-             "packets of node 0 .[0-9.]+. are not authenticated .* this node has one", true);
+  expect_why(
+      [&key](NodeConfig& it) {
+        it.security = Security::kEncrypted;
+        it.key_file = key;
+      },
+      "packets of node 1 .[0-9.]+. have tags, but this node has no key",
+      "packets of node 0 .[0-9.]+. have no tags .* this node has one", true);
   std::filesystem::remove_all(folder);
 }
 

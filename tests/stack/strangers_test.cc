@@ -12,7 +12,7 @@
 #include "collectives/crc32c.h"
 #include "collectives/wire.h"
 #include "dataplane/frame/frame.h"
-#include "dataplane/frame/packet_auth.h"
+#include "dataplane/secure/envelope.h"
 #include "tests/dataplane/test_eal.h"
 #include "tests/stack/stack.h"
 #include "tests/stack/trainers.h"
@@ -29,7 +29,14 @@ constexpr size_t kAtOnce = 4;  // frames that the stranger sends in each step
 class Strangers {
  public:
   explicit Strangers(const std::string& key = "")
-      : stack_({.nodes = 3, .spare = 1, .change = [&key](NodeConfig& it) { it.key_file = key; }}), team_(stack_) {}
+      : stack_({.nodes = 3,
+                .spare = 1,
+                .change =
+                    [&key](NodeConfig& it) {
+                      it.key_file = key;
+                      if (!key.empty()) it.security = Security::kAuthenticated;
+                    }}),
+        team_(stack_) {}
 
   [[nodiscard]] Stack& stack() { return stack_; }
 
@@ -161,8 +168,10 @@ TEST(Strangers, ForgeriesInARingWithAKey) {
   ASSERT_GT(forged.size(), 100U);
   for (Bytes& frame : forged) {
     leave_out_udp_checksum(frame);
-    const std::span<uint8_t> packet = std::span(frame).subspan(kFrameBytes, frame.size() - kFrameBytes - kAuthBytes);
-    packet[4] ^= 0x80;  // a bit of the sequence number
+    const std::span<uint8_t> packet =
+        std::span(frame).subspan(kFrameBytes, frame.size() - kFrameBytes - kEnvelopeBytes);
+    frame[frame.size() - kEnvelopeBytes + 5] ^= 1;  // a packet that the receiver has not seen
+    packet[4] ^= 0x80;                              // a bit of the sequence number
     if (packet.size() > 70) packet[68] ^= 0x10;
     set_crc(packet);
   }

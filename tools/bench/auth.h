@@ -1,4 +1,4 @@
-// auth.h - `gradlane bench auth`: cost of tags and checksums of packets
+// auth.h - `gradlane bench auth`: cost of envelopes and checksums of packets
 #pragma once
 
 namespace gradlane {

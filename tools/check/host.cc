@@ -95,7 +95,7 @@ std::string pci_address(const PortConfig& port) { return port.kind == PortConfig
 
 void check_files(const NodeConfig& config, CheckReport& report) {
   check_user(config.user, report);
-  if (config.key_file.empty()) return;
+  if (config.security == Security::kNone) return;
   const std::string what = fmt::format("key file {}", config.key_file);
   try {
     (void)read_key_file(config.key_file);

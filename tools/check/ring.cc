@@ -105,11 +105,11 @@ bool check_round_trip(const NeighbourReport& it, const NodeConfig& config, Check
     return true;
   }
   const std::string why = fmt::format("none of {} probes was answered", number_at(it.probe, "sent"));
-  constexpr const char* kOneKey = "put the same key file on all nodes (auth: {key_file: ...}), or on none";
+  constexpr const char* kOneKey = "set the same security and the same key file (auth: {key_file: ...}) on all nodes";
   if (number_at(it.news, "tagged") != 0) {
-    report.fail(what, why + ", and packets from there are authenticated, but this node has no key", kOneKey);
+    report.fail(what, why + ", and packets from there have tags, but this node has no key", kOneKey);
   } else if (number_at(it.news, "untagged") != 0) {
-    report.fail(what, why + ", and packets from there are not authenticated, but this node has a key", kOneKey);
+    report.fail(what, why + ", and packets from there have no tags, but this node has a key", kOneKey);
   } else if (number_at(it.news, "forged") != 0) {
     report.fail(what, why + ", and packets from there have no tag of our key", kOneKey);
   } else if (const std::string known = text_at(it.news, "trouble");

@@ -1,11 +1,14 @@
 // files.cc - the files of `gradlane run` (set-up and end)
 #include "tools/run/files.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +18,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "config/strategies.h"
 #include "tools/run/interface.h"
 #include "tools/run/links.h"
@@ -112,6 +116,20 @@ std::string address_entry(const RunSettings& plan, unsigned node) {
                   : fmt::format("'{}'", node_ipv6_address(node));
 }
 
+std::string key_file(const std::string& folder) { return folder + "/ring.key"; }
+
+// Writes a new key to the folder, which only this user can read.
+void make_key(const std::string& folder) {
+  std::array<uint8_t, 32> key;
+  while (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size())) {
+  }
+  const FileDescriptor file(open(key_file(folder).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const std::string text = fmt::format("{:02x}\n", fmt::join(key, ""));
+  if (!file || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    throw SetupError(fmt::format("cannot write {}: {}", key_file(folder), std::strerror(errno)));
+  }
+}
+
 }  // namespace
 
 std::string run_config(const RunSettings& plan, unsigned node, const std::string& folder) {
@@ -126,6 +144,9 @@ std::string run_config(const RunSettings& plan, unsigned node, const std::string
   if (plan.metrics != 0) text += fmt::format("metrics: 127.0.0.1:{}\n", plan.metrics + node);
   if (plan.strategies != std::vector{StrategyId{}}) {
     text += fmt::format("strategies: ['{}']\n", fmt::join(strategy_names(plan.strategies), "', '"));
+  }
+  if (plan.security != "none") {
+    text += fmt::format("security: {}\nauth: {{key_file: '{}'}}\n", plan.security, key_file(folder));
   }
   text += plan.nodes == 1 ? "ports: []\n" : "ports:\n";
   if (plan.link == RunSettings::Link::kUdp) {
@@ -148,6 +169,7 @@ RunFiles::RunFiles(const RunSettings& plan) : RunFiles(make_folder()) {
   if (!plan.has_daemons()) return;
   std::error_code error;
   if (!plan.keep_configs.empty()) std::filesystem::create_directories(plan.keep_configs, error);
+  if (plan.security != "none") make_key(folder_);
   if (error) throw SetupError(fmt::format("--keep-configs '{}': {}", plan.keep_configs, error.message()));
   for (unsigned node = 0; node < plan.nodes; ++node) {
     const std::string text = run_config(plan, node, folder_);

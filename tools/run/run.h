@@ -20,6 +20,7 @@ struct RunOptions {
   std::string timeout;   // time limit of operations
   std::string accelerator;
   std::string idle;
+  std::string security;
   std::string log;
   std::string metrics;       // TCP port of the metrics of node 0
   std::string keep_configs;  // directory that gets copies of the configuration files

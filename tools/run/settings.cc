@@ -202,6 +202,7 @@ void plan_accelerators(const RunOptions& options, RunSettings& plan) {
     for (const auto& [name, value] : {std::pair{"--codec", options.codec},
                                       {"--repack", options.repack},
                                       {"--idle", options.idle},
+                                      {"--security", options.security},
                                       {"--log", options.log},
                                       {"--keep-configs", options.keep_configs}}) {
       if (value.empty()) continue;
@@ -272,6 +273,7 @@ RunSettings make_run_settings(const RunOptions& options) {
   plan.mtu = parse_number("--mtu", options.mtu, plan.mtu, plan.ipv6 ? kMinIpv6Mtu : kMinIpMtu,
                           plan.link == RunSettings::Link::kUdp ? kMaxIpMtu : kMaxFrameMtu);
   plan.idle = parse_name("--idle", options.idle, {"adaptive", "spin", "yield"});
+  plan.security = parse_name("--security", options.security, {"none", "authenticated", "encrypted", "encrypted-128"});
   plan.timeout = parse_timeout(options.timeout);
   plan.log = parse_name("--log", options.log, {"warn", "trace", "debug", "info", "error"});
   plan.keep_configs = options.keep_configs;

@@ -48,6 +48,7 @@ struct RunSettings {
   bool repack = true;
   bool accelerators = true;  // with kAccelerator; false: the same network without accelerators
   std::string idle;
+  std::string security;  // `security` of configuration files
   std::string log;
   unsigned metrics = 0;  // TCP port of node 0 for Prometheus; node i has port + i; 0: none
   std::string keep_configs;

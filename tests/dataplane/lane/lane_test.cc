@@ -44,14 +44,34 @@ TEST(Lane, RanksOfOneNodeHandPacketsToEachOther) {
   ranks.run(all_reduce(50'000));
 }
 
-TEST(Lane, PacketsWithTagsAreTakenFromWhoHasTheKey) {
-  Cluster cluster({.nodes = 2, .change = [](NodeConfig& it) {
-                     it.key_file = write_key(std::filesystem::path(it.socket).parent_path());
-                   }});
+void secure(NodeConfig& it, Security security) {
+  it.security = security;
+  it.key_file = write_key(std::filesystem::path(it.socket).parent_path());
+}
+
+class Secured : public testing::TestWithParam<Security> {};
+INSTANTIATE_TEST_SUITE_P(Each, Secured,
+                         testing::Values(Security::kAuthenticated, Security::kEncrypted, Security::kEncrypted128));
+
+TEST_P(Secured, PacketsAreTakenFromWhoHasTheKey) {
+  Cluster cluster({.nodes = 2, .change = [](NodeConfig& it) { secure(it, GetParam()); }});
   Ranks ranks(cluster);
   ranks.run(all_reduce(10'000));
   EXPECT_GT(cluster.counted(0, "gradlane"), 20U);
   EXPECT_EQ(cluster.counted(0, "forged"), 0U);
+  EXPECT_EQ(cluster.counted(0, "replayed"), 0U);
+}
+
+TEST_P(Secured, FaultsAreRepaired) {
+  Cluster cluster({.nodes = 3, .change = [](NodeConfig& it) {
+                     secure(it, GetParam());
+                     it.trainers = 2;
+                     it.faults = {.drop = 0.02, .duplicate = 0.02, .reorder = 0.02, .corrupt = 0.02, .delay = 0.02};
+                   }});
+  Ranks ranks(cluster);
+  for (int i = 0; i < 5; ++i) ranks.run(all_reduce(30'000));
+  EXPECT_GT(cluster.counted(0, "forged"), 0U) << "a changed packet";
+  EXPECT_GT(cluster.counted(0, "replayed"), 0U) << "a packet that came twice";
 }
 
 TEST(Lane, FaultsAreMadeAndRepaired) {

@@ -128,6 +128,7 @@ TEST(PortQueue, OneWorkerHasPacketsOfAllLanesAtAnyQueue) {
 
 TEST(PortQueue, PacketsWithoutATagAreForged) {
   Cluster cluster({.nodes = 2, .played = true, .change = [](NodeConfig& it) {
+                     it.security = Security::kAuthenticated;
                      it.key_file = write_key(std::filesystem::path(it.socket).parent_path());
                    }});
   const Bytes good = from_port(udp(kTosRaw, kPort, 100), kPort);

@@ -82,6 +82,7 @@ TEST(Mesh, PacketsWithTagsComeFromAllAndFaultsAreRepaired) {
   std::filesystem::path folder;
   Cluster cluster({.nodes = 4, .strategies = "direct", .change = [&folder](NodeConfig& it) {
                      folder = std::filesystem::path(it.socket).parent_path();
+                     it.security = Security::kEncrypted;
                      it.key_file = folder / "key";
                      if (!std::filesystem::exists(it.key_file)) (void)write_key(folder);
                      it.faults.drop = 0.02;

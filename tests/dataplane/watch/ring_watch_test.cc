@@ -86,17 +86,18 @@ const Case kCases[] = {
      },
      5 * kSecond, "no answer from 10.77.0.3 on port e0 after 5 s (ARP, 50 tries)"},
     {"another key", [](NeighbourFacts& it) { it.forged = 7; }, 5 * kSecond,
-     "packets of node 2 (10.77.0.3) fail authentication (7 so far): it has another key in auth.key_file"},
+     "packets of node 2 (10.77.0.3) have wrong tags (7 so far): its auth.key_file or security differs"},
     {"no key there", [](NeighbourFacts& it) { it.forged = it.untagged = 7; }, 5 * kSecond,
-     "packets of node 2 (10.77.0.3) are not authenticated (7 so far): it has no auth.key_file, but this node has one"},
+     "packets of node 2 (10.77.0.3) have no tags (7 so far): it has no auth.key_file, but this node has one"},
     {"no key here",
      [](NeighbourFacts& it) {
        it.tagged = 3;
        it.heard = true;
      },
      5 * kSecond,
-     "packets of node 2 (10.77.0.3) are authenticated, but this node has no key: set the same auth.key_file on all "
-     "nodes, or on none"},
+     "packets of node 2 (10.77.0.3) have tags, but this node has no key: set the same security and auth.key_file on "
+     "all "
+     "nodes"},
     {"this node has a wrong address", [](NeighbourFacts& it) { it.asks_for = 0x0a4d0002; }, 5 * kSecond,
      "node 2 (10.77.0.3) sends ARP requests for 10.77.0.2, which is not in `nodes` here: `nodes` must be the same in "
      "both files"},
@@ -278,7 +279,7 @@ TEST_F(RingWatchTest, OnlyForgeriesSinceItWasUpCount) {
       << watch_.neighbours()[0].why;
   facts.neighbours[0].forged = 43;
   (void)watch(facts, kSecond);
-  EXPECT_NE(watch_.neighbours()[0].why.find("fail authentication (3 so far)"), std::string::npos);
+  EXPECT_NE(watch_.neighbours()[0].why.find("have wrong tags (3 so far)"), std::string::npos);
   // No more forged packets come, so they were not the reason.
   (void)watch(facts, 3 * kSecond);
   EXPECT_TRUE(watch_.neighbours()[0].why.starts_with("no hello from")) << watch_.neighbours()[0].why;

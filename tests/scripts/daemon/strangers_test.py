@@ -265,6 +265,7 @@ def forge(strangers, team, reference):
         payload[4] ^= 0x80  # a bit of its sequence number
         if len(payload) > 70:
             payload[68] ^= 0x10
+        payload[-28 + 5] ^= 1  # the counter of a packet that the receiver has not seen
         forged.append(as_from_elsewhere(with_right_checksums(frame, bytes(payload[:-28])) + bytes(payload[-28:])))
 
     def again():

@@ -145,19 +145,35 @@ class BlocksTest(unittest.TestCase):
         inner = bait + bytes(200 - len(bait))  # elements that begin like a packet
         long = [packet(DATA, run(inner, 50, 0, 0), sequence) for sequence in range(5)]
         last = packet(DATA, run(bytes(8), 2, 0, 0), 5)
-        tagged = [part + bytes([9]) * 28 for part in (*long, last)]
+        envelope = bytes(10) + bytes([2, 0]) + bytes([9]) * 16
+        tagged = [part + envelope for part in (*long, last)]
         probes = [probe(548), probe(44)]
         mixed = [long[0], probe(len(long[0]), 2), packet(2, b"")]
         cases = ([*long, last], long, tagged, [packet(2, b"")] * 3, probes, mixed)
         self.capture(*(b"".join(parts) for parts in cases))
         rows = self.tshark.rows(
-            self.file, "gradlane.packet.length", "gradlane.crc.status", "gradlane.sequence", "gradlane.tag.gmac")
+            self.file, "gradlane.packet.length", "gradlane.crc.status", "gradlane.sequence", "gradlane.envelope.tag")
         self.assertEqual(len(rows), len(cases))
         for (lengths, crcs, sequences, tags), parts in zip(rows, cases):
             self.assertEqual(lengths, [str(len(part)) for part in parts])
             self.assertEqual(set(crcs), {"good"})
             self.assertEqual(len(tags), len(parts) if parts is tagged else 0)
             self.assertEqual(len(sequences), sum(part[:2] == b"GL" for part in parts))
+
+    def test_envelopes(self):
+        """Checks packets in envelopes: with a CRC of the link header alone, and encrypted ones."""
+        def envelope(kind, counter):
+            return struct.pack("<QHBB", counter, 0x5051, kind, 0) + bytes([9]) * 16
+
+        whole = packet(DATA, run(bytes(8), 2, 0, 0))
+        header = whole[:40] + packet(DATA, b"")[40:44] + whole[44:]  # its CRC is that of the link header
+        self.capture(header + envelope(2, 7), bytes([0xa5]) * 100 + envelope(2, 8), bytes([0xa5]) * 32 + envelope(1, 9))
+        rows = self.tshark.rows(self.file, "gradlane.crc.status", "gradlane.envelope.counter", "gradlane.sealed",
+                                "gradlane.lives")
+        self.assertEqual(rows, [
+            [["good for the link header; the tag covers the rest"], ["7"], [], []],
+            [[], ["8"], ["a5" * 100], []],
+            [[], ["9"], [], ["a5" * 32]]])
 
     def check_in_both_passes(self, wanted, *fields):
         """Asserts that these are the rows of fields, also if Wireshark dissects the frames a second time."""

@@ -1,0 +1,61 @@
+// ring_key.h - the secret that all nodes of a ring share, and the keys of links that follow from it (any thread)
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "config/config.h"
+
+namespace gradlane {
+
+// Random bytes that an end of a link chooses at its start.
+using Life = std::array<uint8_t, 16>;
+[[nodiscard]] Life random_life();
+
+// The use of a packet. Packets of different kinds have different keys.
+enum class EnvelopeKind : uint8_t { kHello = 1, kData = 2, kProbe = 3 };
+
+// The ends of one direction of a link: IPv4 addresses and UDP ports.
+struct LinkEnds {
+  uint32_t source_ip = 0;
+  uint32_t destination_ip = 0;
+  uint16_t source_port = 0;
+  uint16_t destination_port = 0;
+  [[nodiscard]] LinkEnds reversed() const noexcept {
+    return {destination_ip, source_ip, destination_port, source_port};
+  }
+};
+
+class RingKey {
+ public:
+  using LinkKey = std::array<uint8_t, 32>;
+
+  static constexpr size_t kLeastBytes = 32;
+  static constexpr size_t kMostBytes = 512;
+
+  // `secret` must have kLeastBytes to kMostBytes bytes, which are uniformly random.
+  explicit RingKey(std::span<const uint8_t> secret);
+  ~RingKey();
+  RingKey(const RingKey& other) = default;
+  RingKey& operator=(const RingKey&) = delete;
+
+  // A number that packets carry. Two keys seldom have the same one.
+  [[nodiscard]] uint16_t id() const noexcept { return id_; }
+  // Returns a key, made by one block of HKDF-Expand (RFC 5869), for packets of a kind in one direction. `to` is zero
+  // for hellos and probes. Security::kEncrypted128 uses 16 bytes of it. Does not allocate.
+  [[nodiscard]] LinkKey link_key(Security security, EnvelopeKind kind, const Life& from, const Life& to,
+                                 const LinkEnds& ends) const noexcept;
+
+ private:
+  static constexpr size_t kBlock = 64;  // of SHA-256
+  // HMAC-SHA256 (RFC 2104).
+  [[nodiscard]] LinkKey hmac(std::span<const uint8_t> text) const noexcept;
+
+  std::array<uint8_t, kBlock> inner_{};  // the secret XOR 0x36..., as HMAC's inner hash begins
+  std::array<uint8_t, kBlock> outer_{};
+  uint16_t id_ = 0;
+};
+
+}  // namespace gradlane

@@ -1,0 +1,253 @@
+// secure_link_test.cc - two ends that meet, restart, and get packets late, twice, changed, or from elsewhere
+#include "dataplane/secure/secure_link.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "collectives/wire.h"
+
+namespace gradlane::test::secure_link_test {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+using Verdict = SecureLink::Verdict;
+
+constexpr LinkEnds kEnds{0x0a000001, 0x0a000002, 18400, 18401};
+
+const RingKey& key() {
+  static const RingKey it(Bytes(32, 7));
+  return it;
+}
+
+// A packet of the exchange whose content is `number`.
+Bytes packet_of(PacketKind kind, uint64_t number = 0) {
+  LinkHeader header{};
+  header.magic = kMagic;
+  header.kind = kind;
+  Bytes packet(sizeof(header) + sizeof(number));
+  std::memcpy(packet.data(), &header, sizeof(header));
+  std::memcpy(packet.data() + sizeof(header), &number, sizeof(number));
+  return packet;
+}
+
+Bytes sealed(SecureLink& link, const Bytes& packet) {
+  Bytes out(packet.size() + sealed_bytes(EnvelopeKind::kHello));
+  out.resize(link.seal(packet.data(), packet.size(), out.data()));
+  return out;
+}
+Bytes hello(SecureLink& link) { return sealed(link, packet_of(PacketKind::kHello)); }
+Bytes data(SecureLink& link, uint64_t number = 0) { return sealed(link, packet_of(PacketKind::kData, number)); }
+Bytes answer(SecureLink& link, Nanos now = 0) {
+  Bytes out(sealed_bytes(EnvelopeKind::kHello));
+  EXPECT_EQ(link.answer(out.data(), now), out.size());
+  return out;
+}
+
+SecureLink::Opened open(SecureLink& link, Bytes payload, uint64_t* number = nullptr) {
+  const auto envelope = envelope_of(payload);
+  if (!envelope) return {};
+  const SecureLink::Opened opened = link.open(*envelope, payload.data(), payload.size());
+  if (number != nullptr && opened.verdict == Verdict::kGood && opened.bytes != 0) {
+    *number = load<uint64_t>(payload.data() + sizeof(LinkHeader));
+  }
+  return opened;
+}
+
+std::unique_ptr<SecureLink> left(Security security = Security::kEncrypted) {
+  return std::make_unique<SecureLink>(key(), security, kEnds);
+}
+std::unique_ptr<SecureLink> right(Security security = Security::kEncrypted) {
+  return std::make_unique<SecureLink>(key(), security, kEnds.reversed());
+}
+
+// Hellos and answers go back and forth until both ends know each other.
+void meet(SecureLink& one, SecureLink& two) {
+  EXPECT_EQ(open(two, hello(one)).verdict, Verdict::kUnmet);
+  ASSERT_TRUE(two.owes_answer(0));
+  EXPECT_EQ(open(one, answer(two)).verdict, Verdict::kGood);
+  ASSERT_TRUE(one.owes_answer(0));
+  EXPECT_EQ(open(two, answer(one)).verdict, Verdict::kGood);
+  ASSERT_TRUE(two.owes_answer(0));
+  EXPECT_EQ(open(one, answer(two)).verdict, Verdict::kGood);
+  EXPECT_FALSE(one.owes_answer(0));
+}
+
+TEST(SecureLinks, MeetAndExchange) {
+  for (const Security security : {Security::kAuthenticated, Security::kEncrypted, Security::kEncrypted128}) {
+    const auto one = left(security);
+    const auto two = right(security);
+    EXPECT_TRUE(data(*one).empty()) << "nothing but hellos before they have met";
+    meet(*one, *two);
+    for (uint64_t i = 1; i < 100; ++i) {
+      uint64_t number = 0;
+      ASSERT_EQ(open(*two, data(*one, i), &number).verdict, Verdict::kGood);
+      ASSERT_EQ(number, i);
+      ASSERT_EQ(open(*one, data(*two, i), &number).verdict, Verdict::kGood);
+      ASSERT_EQ(number, i);
+      ASSERT_EQ(open(*one, hello(*two)).verdict, Verdict::kGood);
+    }
+  }
+}
+
+TEST(SecureLinks, PacketsCountOnce) {
+  const auto one = left();
+  const auto two = right();
+  meet(*one, *two);
+  std::vector<Bytes> packets;
+  for (size_t i = 0; i < 2 * ReplayWindow::kBits; ++i) packets.push_back(i % 100 == 0 ? hello(*one) : data(*one));
+  // The window takes late packets, and those that are too late are refused.
+  EXPECT_EQ(open(*two, packets[ReplayWindow::kBits]).verdict, Verdict::kGood);
+  EXPECT_EQ(open(*two, packets[1]).verdict, Verdict::kGood);
+  EXPECT_EQ(open(*two, packets[ReplayWindow::kBits + 1]).verdict, Verdict::kGood);
+  EXPECT_EQ(open(*two, packets[2]).verdict, Verdict::kGood);
+  EXPECT_EQ(open(*two, packets.back()).verdict, Verdict::kGood);
+  EXPECT_EQ(open(*two, packets[3]).verdict, Verdict::kReplayed);
+  for (const size_t i : {size_t{1}, size_t{2}, ReplayWindow::kBits, packets.size() - 1}) {
+    EXPECT_EQ(open(*two, packets[i]).verdict, Verdict::kReplayed) << i;
+  }
+  size_t good = 0;
+  for (const Bytes& it : packets) good += open(*two, it).verdict == Verdict::kGood ? 1 : 0;
+  EXPECT_EQ(good, ReplayWindow::kBits - 3) << "all of the window that had not come";
+  for (const Bytes& it : packets) EXPECT_EQ(open(*two, it).verdict, Verdict::kReplayed);
+}
+
+TEST(SecureLinks, RestartsAreNoticedAndReplaysOfEarlierLivesRefused) {
+  const auto two = right();
+  std::vector<Bytes> recorded;
+  for (int life = 0; life < 5; ++life) {
+    const auto one = left();
+    recorded.push_back(hello(*one));
+    EXPECT_EQ(open(*two, recorded.back()).verdict, Verdict::kUnmet);
+    recorded.push_back(answer(*two));
+    EXPECT_EQ(open(*one, recorded.back()).verdict, Verdict::kGood);
+    recorded.push_back(hello(*one));
+    EXPECT_EQ(open(*two, recorded.back()).verdict, Verdict::kGood);
+    recorded.push_back(data(*one));
+    EXPECT_EQ(open(*two, recorded.back()).verdict, Verdict::kGood);
+    for (size_t i = 0; i < recorded.size(); ++i) {
+      EXPECT_NE(open(*two, recorded[i]).verdict, Verdict::kGood) << i;
+    }
+    uint64_t number = 0;
+    EXPECT_EQ(open(*two, data(*one, 9), &number).verdict, Verdict::kGood) << "a replay has disturbed the link";
+    EXPECT_EQ(open(*one, data(*two, 9), &number).verdict, Verdict::kGood);
+  }
+  // A new end at the other side has another life, so nothing that was recorded is good for it.
+  const auto later = right();
+  for (const Bytes& it : recorded) EXPECT_NE(open(*later, it).verdict, Verdict::kGood);
+}
+
+TEST(SecureLinks, ReflectionsAndSplicesAreForged) {
+  const auto one = left();
+  const auto two = right();
+  meet(*one, *two);
+  const Bytes packet = data(*one);
+  const Bytes greeting = hello(*one);
+  EXPECT_EQ(open(*one, packet).verdict, Verdict::kForged) << "sent back";
+  EXPECT_EQ(open(*one, greeting).verdict, Verdict::kForged) << "sent back";
+  // Another lane of the same two nodes, and another pair of nodes.
+  for (const LinkEnds& ends :
+       {LinkEnds{0x0a000001, 0x0a000002, 18401, 18402}, LinkEnds{0x0a000001, 0x0a000003, 18400, 18401}}) {
+    SecureLink from(key(), Security::kEncrypted, ends);
+    SecureLink to(key(), Security::kEncrypted, ends.reversed());
+    meet(from, to);
+    EXPECT_EQ(open(to, packet).verdict, Verdict::kForged);
+    EXPECT_EQ(open(to, greeting).verdict, Verdict::kForged);
+  }
+  // The head of one packet and the tail of another.
+  const Bytes other = data(*one);
+  for (size_t at = 1; at < packet.size(); ++at) {
+    Bytes spliced(packet.begin(), packet.begin() + static_cast<ptrdiff_t>(at));
+    spliced.insert(spliced.end(), other.begin() + static_cast<ptrdiff_t>(at), other.end());
+    if (spliced != packet && spliced != other) {
+      EXPECT_EQ(open(*two, spliced).verdict, Verdict::kForged) << at;
+    }
+  }
+  for (size_t bit = 0; bit < packet.size() * 8; ++bit) {
+    Bytes changed = packet;
+    changed[bit / 8] = static_cast<uint8_t>(changed[bit / 8] ^ 1 << bit % 8);
+    const Verdict verdict = open(*two, changed).verdict;
+    EXPECT_TRUE(verdict == Verdict::kForged || verdict == Verdict::kReplayed) << bit;
+  }
+  EXPECT_EQ(open(*two, packet).verdict, Verdict::kGood) << "what was changed has not used up its number";
+}
+
+// A network loses, delays, repeats and changes packets, and sends old ones again. Both ends restart at any time.
+TEST(SecureLinks, NothingIsTakenTwiceOrFromAnEarlierLife) {
+  std::mt19937_64 random(20261129);
+  const auto chance = [&random](unsigned percent) { return random() % 100 < percent; };
+  struct End {
+    std::unique_ptr<SecureLink> link;
+    std::set<uint64_t> taken;  // numbers of packets
+    uint64_t start = 0;        // first number of a packet that was sealed after this end's latest start
+    uint64_t heard_from = 0;   // the same for the other end's latest life that a packet was taken from
+  };
+  End ends[2];
+  std::vector<std::pair<unsigned, Bytes>> network;  // all packets ever, and where they go
+  uint64_t next_number = 1;
+  uint64_t taken = 0;
+  Nanos now = 0;
+  const auto restart = [&](unsigned side) {
+    ends[side].link = side == 0 ? left() : right();
+    ends[side].taken.clear();
+    ends[side].start = next_number;
+    ends[side].heard_from = 0;
+  };
+  restart(0);
+  restart(1);
+  for (unsigned step = 0; step < 60000; ++step) {
+    now += 300 * kMicrosecond;
+    const auto side = static_cast<unsigned>(random() % 2);
+    End& end = ends[side];
+    if (step % 5000 == 4999) restart(side);
+    if (chance(20)) network.emplace_back(1 - side, hello(*end.link));
+    if (Bytes packet = data(*end.link, next_number); !packet.empty()) {
+      ++next_number;
+      network.emplace_back(1 - side, std::move(packet));
+    }
+    // Mostly one of the latest packets arrives; sometimes any, or a changed one.
+    if (network.empty()) continue;
+    const size_t back = chance(80) ? random() % std::min<size_t>(8, network.size()) : random() % network.size();
+    auto [to, packet] = network[network.size() - 1 - back];
+    if (chance(3)) packet[random() % packet.size()] ^= static_cast<uint8_t>(1 + random() % 255);
+    End& receiver = ends[to];
+    uint64_t number = 0;
+    const SecureLink::Opened opened = open(*receiver.link, packet, &number);
+    if (opened.verdict == Verdict::kGood && number != 0) {
+      ASSERT_TRUE(receiver.taken.insert(number).second) << "taken twice";
+      ASSERT_GE(number, receiver.start) << "it was not for this life";
+      ASSERT_GE(number, receiver.heard_from) << "of an earlier life of its sender";
+      if (number >= ends[1 - to].start) receiver.heard_from = ends[1 - to].start;
+      ++taken;
+    }
+    if (receiver.link->owes_answer(now)) network.emplace_back(1 - to, answer(*receiver.link, now));
+  }
+  EXPECT_GT(taken, 10000U);
+}
+
+// ---- The window
+
+TEST(ReplayWindows, AgreeWithASet) {
+  std::mt19937_64 random(3);
+  ReplayWindow window;
+  std::set<uint64_t> taken;
+  uint64_t latest = 0;
+  for (int i = 0; i < 200000; ++i) {
+    const uint64_t base = latest + (random() % 50 == 0 ? random() % 20000 : random() % 4);
+    const uint64_t back = random() % (random() % 10 == 0 ? 9000 : 20);
+    const uint64_t counter = base > back ? base - back : 0;
+    const bool is_new = taken.count(counter) == 0 && counter + ReplayWindow::kBits > latest;
+    ASSERT_EQ(window.is_new(counter), is_new) << counter << " after " << latest;
+    if (!is_new) continue;
+    window.take(counter);
+    taken.insert(counter);
+    latest = std::max(latest, counter);
+  }
+}
+
+}  // namespace
+}  // namespace gradlane::test::secure_link_test

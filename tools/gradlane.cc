@@ -108,8 +108,7 @@ CLI::App* add_bench_exchange(CLI::App& bench, gradlane::ExchangeBenchOptions& op
 }
 
 CLI::App* add_bench_auth(CLI::App& bench, gradlane::AuthBenchOptions& options) {
-  CLI::App* auth =
-      bench.add_subcommand("auth", "Cost of authentication, encryption and checksums of packets, and of memcpy");
+  CLI::App* auth = bench.add_subcommand("auth", "Cost of security and checksums of packets, and of memcpy");
   auth->add_flag("--quick", options.quick, "Fewer samples");
   auth->add_flag("--json", options.json, "JSON instead of a table");
   auth->footer(

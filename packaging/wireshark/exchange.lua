@@ -72,13 +72,16 @@ end
 local function datagram_length(tvb, bytes)
   local length, segment = tvb:len(), segments.read(bytes, 0)
   if segment then return segment_length(bytes, segment) end
-  local function right(wanted)
+  local of_header = tvb(3, 1):uint() == kinds.data and crc.length(bytes, 1, { kHeader }) ~= nil
+  -- `strictly`: a CRC of the link header alone does not count. It would fit a superpacket whose last packet has an
+  -- envelope.
+  local function right(wanted, strictly)
     local sealed = envelope_bytes(tvb(0, wanted))
     if sealed and wanted < kHeader + sealed then sealed = nil end
     if crc.length(bytes, 1, sealed and { wanted - sealed, wanted } or { wanted }) then return true end
-    return sealed and tvb(3, 1):uint() == kinds.data and crc.length(bytes, 1, { kHeader }) ~= nil
+    return sealed and of_header and not strictly
   end
-  if length <= kMaxPacket + kEnvelope and right(length) then return length end
+  if length <= kMaxPacket + kEnvelope and right(length, true) then return length end
   local first = { session = tvb(8, 1):uint(), sequence = tvb(4, 4):le_uint() }
   local candidates = lengths(bytes, kHeader, first)
   for _, candidate in ipairs(candidates) do
@@ -246,7 +249,7 @@ local function show_crc(tree, item, range, bytes, at, cut)
     return length - found, false
   end
   if sealed and range(3, 1):uint() == kinds.data and crc.length(bytes, at + 1, { kHeader }) then
-    verdict("good for the link header; the tag covers the rest")
+    verdict("good (of the link header, the tag covers the rest)")
     return sealed, false
   end
   local computed = crc.compute(bytes, at + 1, length)
@@ -287,7 +290,7 @@ function exchange.dissect_sealed(tvb, _, tree)
   if range:len() > sealed then show.add(top, "sealed", range(0, range:len() - sealed)) end
   show_envelope(top, range, sealed)
   local kind = names.envelope_kind[range(range:len() - 18, 1):uint()]
-  return string.format("encrypted: %s, counter %s, %d bytes", kind,
+  return string.format("sealed: %s, counter %s, %d bytes", kind,
     tostring(range(range:len() - kEnvelope, 8):le_uint64()), range:len() - sealed)
 end
 

@@ -41,8 +41,9 @@ void check(const std::string& before, std::initializer_list<Row> rows) {
 constexpr std::string_view kRootKeys =
     "mode, rank, nodes, trainers, local_reduce, verify, socket, admin, codec, strategies, strategy, calibration, plan, "
     "mtu, "
-    "segments, udp_port, tos, ports, workers, memory, exchange, timeouts, auth, user, faults, metrics, telemetry, log, "
-    "log_file";
+    "segments, udp_port, tos, ports, workers, memory, exchange, timeouts, security, auth, user, faults, metrics, "
+    "telemetry, "
+    "log, log_file";
 
 TEST(Faults, TheFilesTheRowsAreMadeOfAreRight) { EXPECT_EQ(fault_of(std::string(kNodes) + kPorts), ""); }
 

@@ -258,7 +258,7 @@ class Perf {
         state_change[i] += static_cast<double>(before[at]) - static_cast<double>(tensors_.states[at]);
       }
     }
-    trainer_.run(PerfOp::kAllReduce, state_change, count_, GRADLANE_FLOAT64, nullptr, "", GRADLANE_SUM, nullptr);
+    trainer_.run(PerfOp::kAllReduce, state_change, count_, GRADLANE_FLOAT64, nullptr, "raw", GRADLANE_SUM, nullptr);
     const size_t wrong = data_.count_wrong_with_states(candidate.op, candidate.codec, result, state_change, count_);
     trainer_.free(state_change);
     return wrong;

@@ -109,6 +109,7 @@ TEST_P(Strategies, AllTypesAndKinds) {
 
 TEST_P(Strategies, SumsAreRoundedOnce) {
   if (!has_owners(find_strategy(strategy()), world())) return;  // no rank has all contributions
+  if (world() == 1) return;                                     // nothing is added: NaN stay as they are
   std::vector<JobSpec> specs;
   for (const ElementType type : {kFloat32, kFloat64, kFloat16, kBfloat16}) {
     for (JobSpec spec : kinds(strategy(), world(), 1237, "exact")) {

@@ -157,7 +157,7 @@ def keys_differ():
             replace(nodes.config(node), "trainers: 1", f"trainers: 1\nauth: {{key_file: '{key}'}}")
         # The check that ends last may report that the link is down, because the other check has closed its end.
         for verdicts in finish(start(nodes, 0, time="5s"), start(nodes, 1, time="5s")):
-            verdicts.expect(1, "^ok   key file", "^FAIL round trip to node .*no tag of our key; put the same key file",
+            verdicts.expect(1, "^ok   key file", "^FAIL round trip to node .*no tag of our key; set the same security and the same key file",
                             "^FAIL ring: not ready", others=True)
         (nodes.folder / "key1.yaml").write_text("a" * 64)
         for verdicts in finish(start(nodes, 0), start(nodes, 1)):

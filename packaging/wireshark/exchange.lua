@@ -249,7 +249,7 @@ local function show_crc(tree, item, range, bytes, at, cut)
     return length - found, false
   end
   if sealed and range(3, 1):uint() == kinds.data and crc.length(bytes, at + 1, { kHeader }) then
-    verdict("good (of the link header, the tag covers the rest)")
+    verdict("good for the link header - the tag covers the rest")
     return sealed, false
   end
   local computed = crc.compute(bytes, at + 1, length)

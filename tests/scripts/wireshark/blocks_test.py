@@ -171,7 +171,7 @@ class BlocksTest(unittest.TestCase):
         rows = self.tshark.rows(self.file, "gradlane.crc.status", "gradlane.envelope.counter", "gradlane.sealed",
                                 "gradlane.lives")
         self.assertEqual(rows, [
-            [["good (of the link header, the tag covers the rest)"], ["7"], [], []],
+            [["good for the link header - the tag covers the rest"], ["7"], [], []],
             [[], ["8"], ["a5" * 100], []],
             [[], ["9"], [], ["a5" * 32]]])
 

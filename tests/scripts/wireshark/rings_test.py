@@ -107,7 +107,7 @@ class RingsTest(unittest.TestCase):
         for it in self.table:
             # A daemon that waits for long sends probes. A superpacket may have probes, too.
             self.assertEqual((len(it.sessions), len(it.sequences), len(it.crcs) - len(it.probes)), 3 * (len(it.kinds),), it)
-            self.assertLessEqual(set(it.crcs), {"good", "good (of the link header, the tag covers the rest)"})
+            self.assertLessEqual(set(it.crcs), {"good", "good for the link header - the tag covers the rest"})
             self.assertTrue(it.crcs or it.segments or it.tags, it)
             packets += len(it.kinds)
             for kind, session, sequence in zip(it.kinds, it.sessions, it.sequences):

@@ -61,8 +61,18 @@ class ExactSums {
     auto* const at = static_cast<uint8_t*>(job.out) + i * sizeof(T);
     if constexpr (kFloat) {
       if (job.to_odd) v = odd_24_bits(v);
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+      // DemoteTo() does not round to infinity there, but to the largest number.
+      double doubles[kLanes];
+      hn::StoreU(v, D(), doubles);
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        const auto rounded = static_cast<float>(doubles[lane]);
+        std::memcpy(at + lane * sizeof rounded, &rounded, sizeof rounded);
+      }
+#else
       const hn::Rebind<float, D> floats;
       hn::StoreU(hn::DemoteTo(floats, v), floats, reinterpret_cast<float*>(at));
+#endif
     } else {
       hn::StoreU(v, D(), reinterpret_cast<double*>(at));
     }

@@ -25,6 +25,8 @@ inline constexpr ExitRow kExitRows[] = {
     {"gradlaned", kDeviceLostStatus, "a device has gone away"},
     {"gradlaned", kExitPortInUse, "another process uses a UDP port of the node: set `udp_port`"},
     {"check", kExitFailed, "an item has the verdict FAIL"},
+    {"key", kExitFailed, "the daemon did not take the key"},
+    {"key", kExitNoDaemon, "no daemon answers"},
     {"perf", kExitFailed, "results were wrong, or an operation failed"},
     {"plan --calibrate", kExitFailed, "an operation failed, or another rank could not take part"},
     {"run", kExitFailed, "a daemon ended, failed while it was stopped, or was not ready in time"},

@@ -19,6 +19,7 @@
 #include "tools/check/cli.h"
 #include "tools/codecs/cli.h"
 #include "tools/exit_status.h"
+#include "tools/key/cli.h"
 #include "tools/loopback/cli.h"
 #include "tools/nic/cli.h"
 #include "tools/option_group.h"
@@ -242,6 +243,8 @@ int run(int argc, char** argv) {
   gradlane::add_nic(app, nic_options);
   gradlane::AcceleratorSetupOptions accelerator_options;
   gradlane::add_accelerator(app, accelerator_options);
+  gradlane::KeyOptions key_options;
+  gradlane::add_key(app, key_options);
   gradlane::CodecsOptions codecs_options;
   const CLI::App* codecs = gradlane::add_codecs(app, codecs_options);
   gradlane::PlanOptions plan_options;
@@ -267,6 +270,7 @@ int run(int argc, char** argv) {
   if (top->parsed()) return gradlane::run_top(top_options);
   if (trace->parsed()) return gradlane::run_trace(trace_options);
   if (nic_options.command != gradlane::NicOptions::Command::kNone) return gradlane::run_nic(nic_options);
+  if (key_options.command != gradlane::KeyOptions::Command::kNone) return gradlane::run_key(key_options);
   if (accelerator_options.command != gradlane::AcceleratorSetupOptions::Command::kNone) {
     return gradlane::run_accelerator_setup(accelerator_options);
   }

@@ -170,7 +170,8 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   // The admin socket is opened before anything else that others can see. A second daemon of this configuration fails
   // here, and changes nothing.
   std::optional<AcceleratorParts> parts;
-  AdminSocket admin(config.admin, [&parts](const std::string& line) { return answer_accelerator_admin(*parts, line); });
+  AdminSocket admin(config.admin,
+                    [&parts](AdminRequest& request) { return answer_accelerator_admin(*parts, request.line); });
   start_dpdk(config);
 
   PacketPool pool("accelerator", buffers_for(config), longest_frame(config, EthdevPort::needs_power_of_two_buffers));

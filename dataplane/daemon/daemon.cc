@@ -272,8 +272,8 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
                    config.rank);
     }
     jobs.push_back(std::make_unique<JobWatch>(*node));
-    const auto answer = [&it = *node, &job = *jobs.back(), &process](const std::string& line) {
-      return answer_admin(it, job, process, line, clock_now);
+    const auto answer = [&it = *node, &job = *jobs.back(), &process](AdminRequest& request) {
+      return answer_admin(it, job, process, request, clock_now);
     };
     node->set_admin(std::make_unique<AdminSocket>(config.admin, answer));
     serve_metrics(*node, *jobs.back(), process);

@@ -93,7 +93,9 @@ void Lane::publish() noexcept {
                .failed = status.failed,
                .before = status.before});
   for (size_t link = 0; link < routes_.size(); ++link) {
-    links_[link].write({exchange_.link_status(link), routes_[link].heard, routes_[link].tagged});
+    const Route& route = routes_[link];
+    links_[link].write({exchange_.link_status(link), route.heard, route.tagged,
+                        route.secure == nullptr ? std::nullopt : route.secure->neighbour_key()});
   }
   codecs_.write(exchange_.codec_totals());
   times_.write(exchange_.operation_times());

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/counter_set.h"
@@ -33,8 +34,9 @@ struct RingSnapshot {
 
 // A link to a neighbour's rank, as it was about 100 ms ago.
 struct LinkSnapshot : LinkStatus {
-  Nanos heard = 0;      // time of its last packet; 0: none yet
-  uint64_t tagged = 0;  // number of its packets that had a tag although this node has no key
+  Nanos heard = 0;              // time of its last packet; 0: none yet
+  uint64_t tagged = 0;          // number of its packets that had a tag although this node has no key
+  std::optional<uint16_t> key;  // SecureLink::neighbour_key()
 };
 
 // These terms belong together:

@@ -71,7 +71,7 @@ MacAddress unpack_mac(uint64_t packed) noexcept {
 }
 
 PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
-                     const RingKey* key, std::span<Neighbour* const> neighbours)
+                     std::span<Neighbour* const> neighbours)
     : port_(port),
       queue_(static_cast<uint16_t>(queue)),
       pool_(pool),
@@ -88,7 +88,7 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
       sockets_(port.of_sockets()),
       frames_(!sockets_ || setup.faults.any()) {
   if (setup.faults.any()) injector_ = std::make_unique<FaultInjector>(setup.faults, setup.fault_stream);
-  if (key != nullptr) secure_.emplace(*key, setup.security);
+  if (setup.security != Security::kNone) secure_.emplace(setup.security);
 }
 
 void PortQueue::connect(unsigned index, Lane& lane) { lanes_[index] = &lane; }

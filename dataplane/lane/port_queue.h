@@ -46,6 +46,8 @@ struct Neighbour {
   // any worker writes and reads.
   std::array<std::atomic<uint64_t>, 2> sources{};
   std::atomic<Nanos> doubled_until{0};
+  const KeyRing* keys = nullptr;      // keys that this node shares with it; null without security
+  std::atomic<uint16_t> used_key{0};  // id of the key that sealed its latest hello; any worker writes and reads
   // Signs of a wrong configuration in its packets; any worker writes, others read.
   std::atomic<uint64_t> untagged{0};    // forged packets that are intact but have no tag
   std::atomic<uint64_t> wrong_tos{0};   // packets with a ToS byte that no class has
@@ -88,10 +90,10 @@ class PortQueue {
     InjectedFaults faults;
     uint64_t fault_stream = 0;  // different for each queue
     Security security = Security::kNone;
+    const KeyRing* keys = nullptr;  // keys of hellos from nodes that are no neighbours; null: they are not looked at
   };
-  // `key` is null with Security::kNone.
   PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classifier& classifier, const Setup& setup,
-            const RingKey* key, std::span<Neighbour* const> neighbours);
+            std::span<Neighbour* const> neighbours);
   PortQueue(const PortQueue&) = delete;
   PortQueue& operator=(const PortQueue&) = delete;
 
@@ -208,7 +210,8 @@ class PortQueue {
   void handle_sealed(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) noexcept;
   // Counts why a sealed packet is dropped, unless it is good.
   [[nodiscard]] bool is_good(SecureLink::Verdict verdict, Neighbour& neighbour) noexcept;
-  [[nodiscard]] bool open_loose(const Envelope& envelope, rte_mbuf* mbuf, ParsedFrame& parsed) noexcept;
+  [[nodiscard]] bool open_loose(const KeyRing& keys, const Envelope& envelope, rte_mbuf* mbuf,
+                                ParsedFrame& parsed) noexcept;
   [[nodiscard]] bool open_on(SecureLink& link, const Envelope& envelope, rte_mbuf* mbuf, ParsedFrame& parsed,
                              Neighbour& neighbour, Nanos now) noexcept;
   void answer_on(SecureLink& link, const ParsedFrame& parsed, const Neighbour& neighbour, Nanos now) noexcept;

@@ -68,7 +68,12 @@ bool PortQueue::queue_probe(const Packet& packet, size_t bytes, Flow& flow, cons
   const BlankFrame blank = blank_frame(neighbour, flow);
   if (blank.mbuf == nullptr) return blank.lost;
   const LinkEnds ends{flow.source_ip, flow.destination_ip, flow.source_port, flow.destination_port};
-  send_blank(blank.mbuf, secure_->seal_probe(packet.data, bytes, ends, bytes_of(blank.mbuf) + kFrameBytes), flow, tos);
+  const KeyRing::Keys keys = neighbour.keys->keys();
+  const RingKey* const used = keys.with(neighbour.used_key.load(std::memory_order_relaxed));
+  send_blank(blank.mbuf,
+             secure_->seal_probe(used != nullptr ? *used : *keys.newest, packet.data, bytes, ends,
+                                 bytes_of(blank.mbuf) + kFrameBytes),
+             flow, tos);
   return true;
 }
 

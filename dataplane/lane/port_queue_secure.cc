@@ -28,9 +28,10 @@ void PortQueue::handle_sealed(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) no
   if (neighbour == nullptr) {
     counters_.add(QueueCounter::kNotNeighbour);
     // Strangers must not take much of this thread's time.
-    if (envelope && envelope->kind == EnvelopeKind::kHello && now - stranger_opened_at_ >= kOpenStrangersEvery) {
+    if (envelope && envelope->kind == EnvelopeKind::kHello && setup_.keys != nullptr &&
+        now - stranger_opened_at_ >= kOpenStrangersEvery) {
       stranger_opened_at_ = now;
-      if (open_loose(*envelope, mbuf, parsed)) note_stranger(mbuf, parsed, now);
+      if (open_loose(*setup_.keys, *envelope, mbuf, parsed)) note_stranger(mbuf, parsed, now);
     }
   } else if (!envelope) {
     (void)is_good(SecureLink::Verdict::kForged, *neighbour);
@@ -39,7 +40,7 @@ void PortQueue::handle_sealed(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) no
     deliver(mbuf, parsed, now);  // only counts why it is dropped
     return;
   } else if (envelope->kind == EnvelopeKind::kProbe || link == nullptr) {
-    opened = open_loose(*envelope, mbuf, parsed);
+    opened = open_loose(*neighbour->keys, *envelope, mbuf, parsed);
     if (!opened) (void)is_good(SecureLink::Verdict::kForged, *neighbour);
   } else {
     opened = open_on(*link, *envelope, mbuf, parsed, *neighbour, now);
@@ -55,8 +56,10 @@ void PortQueue::handle_sealed(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) no
   rte_pktmbuf_free(mbuf);
 }
 
-bool PortQueue::open_loose(const Envelope& envelope, rte_mbuf* mbuf, ParsedFrame& parsed) noexcept {
-  const auto bytes = secure_->open(envelope, sealed_in(mbuf), parsed.bytes, gradlane::ends_of(parsed, setup_.local));
+bool PortQueue::open_loose(const KeyRing& keys, const Envelope& envelope, rte_mbuf* mbuf,
+                           ParsedFrame& parsed) noexcept {
+  const auto bytes =
+      secure_->open(keys, envelope, sealed_in(mbuf), parsed.bytes, gradlane::ends_of(parsed, setup_.local));
   if (bytes) parsed.bytes = *bytes;
   return bytes.has_value();
 }
@@ -68,6 +71,7 @@ bool PortQueue::open_on(SecureLink& link, const Envelope& envelope, rte_mbuf* mb
   if (link.owes_answer(now)) answer_on(link, parsed, neighbour, now);
   if (!is_good(opened.verdict, neighbour)) return false;
   parsed.bytes = opened.bytes;
+  if (const auto key = link.neighbour_key()) neighbour.used_key.store(*key, std::memory_order_relaxed);
   return opened.bytes != 0;
 }
 

@@ -117,7 +117,7 @@ void Worker::run(int core) noexcept {
   Nanos began = clock_now();
   bool moved = false;
   while (!stop_.load(std::memory_order_relaxed)) {
-    rounds_.store(rounds() + 1, std::memory_order_relaxed);
+    rounds_.store(rounds_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     Nanos now = clock_now();
     if (moved) busy_.store(busy() + (now - began), std::memory_order_relaxed);
     began = now;

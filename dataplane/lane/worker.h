@@ -43,8 +43,11 @@ class Worker {
   // Returns the total time of rounds that moved something. It includes whatever else the CPU did during these rounds.
   // Any thread.
   [[nodiscard]] Nanos busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
-  // Returns how many rounds of its thread have begun. A healthy worker does several in 100 ms. Any thread.
-  [[nodiscard]] uint64_t rounds() const noexcept { return rounds_.load(std::memory_order_relaxed); }
+  // Returns whether a thread runs rounds. Control thread only.
+  [[nodiscard]] bool running() const noexcept { return thread_.joinable(); }
+  // Returns how many rounds of its thread have begun; all before them are over. A healthy worker does several in
+  // 100 ms. Any thread.
+  [[nodiscard]] uint64_t rounds() const noexcept { return rounds_.load(std::memory_order_acquire); }
 
   // Returns the trainers' end of the worker's bell. They ring it when the worker sleeps.
   [[nodiscard]] int doorbell() const noexcept { return bells_.front().doorbell; }

@@ -17,7 +17,6 @@
 #include "dataplane/device/ethdev_port.h"
 #include "dataplane/device/port_kinds.h"
 #include "dataplane/kernel/kernel_interface.h"
-#include "dataplane/node/key_file.h"
 #include "dataplane/node/ring_facts.h"
 #include "dataplane/udp/segments.h"
 
@@ -144,13 +143,11 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   make_ports(links, index);
   agree_on_workers();
   make_lanes();
+  read_keys();
   make_neighbours();
-  std::optional<RingKey> key;
-  if (config_.security != Security::kNone) key.emplace(read_key_file(config_.key_file));
-  connect_ports(key ? &*key : nullptr);
+  connect_ports();
   for (unsigned number = 0; number < config_.lanes; ++number) {
-    for (unsigned local = 0; local < ranks_per_node(config_); ++local)
-      connect_lane(number, local, key ? &*key : nullptr);
+    for (unsigned local = 0; local < ranks_per_node(config_); ++local) connect_lane(number, local);
   }
   make_prober();
 }
@@ -287,6 +284,7 @@ void Node::log_faults(Nanos now) {
 void Node::maintain(Nanos now) {
   if (now - faults_logged_at_ > kFaultsInterval) log_faults(now);
   trace_.maintain(now);
+  step_keys(now);
   for (NodePort& it : ports_) it.port->maintain();
   look_for_wrong_lanes();
   log_addresses(now);

@@ -101,6 +101,20 @@ class Node {
     return *desks_[number * ranks_per_node(config_) + local];
   }
 
+  // Keys of neighbours. rotate_key() begins to make `key` the newest one, and accepts the one before it for `old_for`.
+  // Throws SetupError if it cannot.
+  void rotate_key(const RingKey& key, Nanos old_for, Nanos now);
+  // Returns whether rotate_key() has begun and the key is not in use yet. This takes a few ms.
+  [[nodiscard]] bool rotating(Nanos now);
+  struct KeyFigures {
+    uint16_t newest = 0;
+    std::optional<uint16_t> old;
+    Nanos old_for = 0;                // time for which the old key is still accepted
+    std::vector<unsigned> waits_for;  // nodes that may not have the newest key, as of about 100 ms ago
+  };
+  // Returns nothing without security.
+  [[nodiscard]] std::optional<KeyFigures> key_figures(Nanos now) const;
+
   // Probing examines the paths to neighbours. start_probing() does nothing while a run is under way.
   void start_probing(Nanos most, Nanos now);
   void step_probing(Nanos now);  // every few ms while probing()
@@ -139,9 +153,13 @@ class Node {
   void make_neighbours();
   void claim_address();
   void log_addresses(Nanos now);
-  // `key` is null without security. It is not kept.
-  void connect_ports(const RingKey* key);
-  void connect_lane(unsigned number, unsigned local, const RingKey* key);
+  void read_keys();
+  void connect_ports();
+  void connect_lane(unsigned number, unsigned local);
+  // ---- node_keys.cc
+  void step_keys(Nanos now);
+  void drop_old_key();
+  [[nodiscard]] std::vector<unsigned> nodes_without(uint16_t key) const;
   void make_prober();
   void make_server();
   void agree_on_workers();
@@ -161,7 +179,16 @@ class Node {
   const NodeConfig config_;
   const Classifier classifier_;
   const uint64_t incarnation_;
-  std::optional<HostClaim> address_;                    // empty if all ports are links inside this machine, or sockets
+  std::optional<HostClaim> address_;  // empty if all ports are links inside this machine, or sockets
+  std::unique_ptr<KeyRing> keys_;     // null without security
+  // A change of keys.
+  struct KeyChange {
+    std::optional<RingKey> next;  // becomes the newest key as soon as no worker uses the one that was dropped
+    Nanos next_old_for = 0;
+    Nanos old_until = kNever;      // when the old key is dropped
+    std::vector<uint64_t> rounds;  // of workers when an old key was dropped; empty: nothing was dropped
+  };
+  KeyChange key_change_;
   std::vector<std::unique_ptr<Neighbour>> neighbours_;  // nodes that lanes exchange packets with
   std::vector<std::unique_ptr<PacketPool>> pools_;      // one pool for all lanes
   std::vector<NodePort> ports_;

@@ -42,12 +42,13 @@ void Node::make_neighbours() {
     auto& it = neighbours_.emplace_back(std::make_unique<Neighbour>());
     it->node = node;
     it->ip = config_.nodes[node].ip;
+    it->keys = keys_.get();
     it->configured = config_.nodes[node].mac.has_value();
     if (it->configured) it->mac = pack_mac(*config_.nodes[node].mac);
   }
 }
 
-void Node::connect_ports(const RingKey* key) {
+void Node::connect_ports() {
   const unsigned ranks = ranks_per_node(config_);
   for (NodePort& own : ports_) {
     std::vector<Neighbour*> reached;
@@ -72,12 +73,12 @@ void Node::connect_ports(const RingKey* key) {
     setup.identity = probe_identity(config_);
     setup.faults = config_.faults;
     setup.security = config_.security;
+    setup.keys = keys_.get();
     for (unsigned i = 0; i < own.port->queues(); ++i) {
       setup.first = i == 0;
       setup.fault_stream =
           (uint64_t{config_.rank} * kMaxPorts + static_cast<uint64_t>(&own - ports_.data())) * kMaxLanes + i;
-      own.queues.push_back(
-          std::make_unique<PortQueue>(*own.port, i, *pools_.front(), classifier_, setup, key, reached));
+      own.queues.push_back(std::make_unique<PortQueue>(*own.port, i, *pools_.front(), classifier_, setup, reached));
       worker_of(i).add(*own.queues.back(), own.port->fds(i));
     }
     // A packet that arrives at any queue goes to the lane it is for, if this worker has that lane.
@@ -101,7 +102,7 @@ PortQueue& Node::queue_to(unsigned node, unsigned number) {
   throw SetupError(fmt::format("no port reaches node {}: configure one for {}", node, links_text(config_, node)));
 }
 
-void Node::connect_lane(unsigned number, unsigned local, const RingKey* key) {
+void Node::connect_lane(unsigned number, unsigned local) {
   const unsigned ranks = ranks_per_node(config_);
   Lane& own = lane(number, local);
   for (const unsigned rank : own.exchange().neighbours()) {
@@ -118,9 +119,9 @@ void Node::connect_lane(unsigned number, unsigned local, const RingKey* key) {
     flow.source_port = static_cast<uint16_t>(config_.udp_port + number * ranks + local);
     flow.destination_port = static_cast<uint16_t>(config_.udp_port + number * ranks + rank % ranks);
     std::unique_ptr<SecureLink> secure;
-    if (key != nullptr) {
+    if (keys_) {
       secure = std::make_unique<SecureLink>(
-          *key, config_.security,
+          *keys_, config_.security,
           LinkEnds{flow.source_ip, flow.destination_ip, flow.source_port, flow.destination_port});
     }
     own.connect(rank, queue, *neighbour(node), flow, std::move(secure));

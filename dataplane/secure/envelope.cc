@@ -50,22 +50,23 @@ bool PacketCipher::open(const Envelope& envelope, uint8_t* packet, size_t bytes)
   return gcm_->open(end, {packet + text, lives_bytes(envelope.kind)}, {packet, text}, tag);
 }
 
-LooseCipher::LooseCipher(const RingKey& key, Security security)
-    : key_(key), security_(security), cipher_(security), life_(random_life()) {}
+LooseCipher::LooseCipher(Security security) : security_(security), cipher_(security), life_(random_life()) {}
 
-size_t LooseCipher::seal_probe(const uint8_t* packet, size_t bytes, const LinkEnds& ends, uint8_t* out) noexcept {
-  cipher_.set_key(key_.link_key(security_, EnvelopeKind::kProbe, life_, {}, ends));
+size_t LooseCipher::seal_probe(const RingKey& key, const uint8_t* packet, size_t bytes, const LinkEnds& ends,
+                               uint8_t* out) noexcept {
+  cipher_.set_key(key.link_key(security_, EnvelopeKind::kProbe, life_, {}, ends));
   std::memcpy(out + bytes, life_.data(), life_.size());
-  return cipher_.seal({.counter = counter_++, .key = key_.id(), .kind = EnvelopeKind::kProbe, .reserved = 0}, packet,
+  return cipher_.seal({.counter = counter_++, .key = key.id(), .kind = EnvelopeKind::kProbe, .reserved = 0}, packet,
                       bytes, out);
 }
 
-std::optional<size_t> LooseCipher::open(const Envelope& envelope, uint8_t* packet, size_t bytes,
+std::optional<size_t> LooseCipher::open(const KeyRing& keys, const Envelope& envelope, uint8_t* packet, size_t bytes,
                                         const LinkEnds& ends) noexcept {
-  if (envelope.kind == EnvelopeKind::kData || envelope.key != key_.id()) return std::nullopt;
+  const RingKey* const key = keys.keys().with(envelope.key);
+  if (envelope.kind == EnvelopeKind::kData || key == nullptr) return std::nullopt;
   const size_t text = bytes - sealed_bytes(envelope.kind);
-  const auto life = load<Life>(packet + text);
-  cipher_.set_key(key_.link_key(security_, envelope.kind, life, {}, ends));
+  const auto life = load<Life>(packet + text);  // hellos begin with it, too
+  cipher_.set_key(key->link_key(security_, envelope.kind, life, {}, ends));
   return cipher_.open(envelope, packet, bytes) ? std::optional(text) : std::nullopt;
 }
 

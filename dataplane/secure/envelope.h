@@ -11,6 +11,7 @@
 
 #include "config/config.h"
 #include "dataplane/secure/gcm.h"
+#include "dataplane/secure/key_ring.h"
 #include "dataplane/secure/ring_key.h"
 
 namespace gradlane {
@@ -25,10 +26,15 @@ struct [[gnu::packed]] Envelope {
 static_assert(sizeof(Envelope) == kNonceBytes);
 
 inline constexpr size_t kEnvelopeBytes = sizeof(Envelope) + kGcmTagBytes;
-// Returns the bytes between the packet and the envelope, which are not encrypted: the sender's life, and in hellos the
-// receiver's life as the sender knows it (zeros: not known).
+// These bytes are between the packet of a hello and its envelope. They are not encrypted.
+struct [[gnu::packed]] Greeting {
+  Life from;        // life of the sender
+  Life met;         // life of the receiver as the sender knows it; zeros: not known
+  uint16_t newest;  // id of the sender's newest key
+};
+// Returns the bytes between the packet and the envelope: a Greeting in hellos, the sender's life in probes.
 [[nodiscard]] constexpr size_t lives_bytes(EnvelopeKind kind) noexcept {
-  return kind == EnvelopeKind::kHello ? 2 * sizeof(Life) : kind == EnvelopeKind::kProbe ? sizeof(Life) : 0;
+  return kind == EnvelopeKind::kHello ? sizeof(Greeting) : kind == EnvelopeKind::kProbe ? sizeof(Life) : 0;
 }
 // Returns the bytes that a sealed packet has more.
 [[nodiscard]] constexpr size_t sealed_bytes(EnvelopeKind kind) noexcept { return lives_bytes(kind) + kEnvelopeBytes; }
@@ -52,20 +58,20 @@ class PacketCipher {
   const std::unique_ptr<Gcm> gcm_;
 };
 
-// Seals the probes of a port's queue, and opens hellos and probes of any sender that has the ring's key.
+// Seals the probes of a port's queue, and opens hellos and probes of any sender that has a right key.
 class LooseCipher {
  public:
-  LooseCipher(const RingKey& key, Security security);  // throws SetupError
+  explicit LooseCipher(Security security);  // throws SetupError
 
   // Writes the sealed probe to `out`, and returns its length.
-  size_t seal_probe(const uint8_t* packet, size_t bytes, const LinkEnds& ends, uint8_t* out) noexcept;
-  // Opens a hello or a probe in place, and returns its length without the envelope; nothing if the tag is wrong.
-  [[nodiscard]] std::optional<size_t> open(const Envelope& envelope, uint8_t* packet, size_t bytes,
+  size_t seal_probe(const RingKey& key, const uint8_t* packet, size_t bytes, const LinkEnds& ends,
+                    uint8_t* out) noexcept;
+  // Opens a hello or a probe in place, and returns its length without the envelope; nothing if there is no such key, or
+  // the tag is wrong.
+  [[nodiscard]] std::optional<size_t> open(const KeyRing& keys, const Envelope& envelope, uint8_t* packet, size_t bytes,
                                            const LinkEnds& ends) noexcept;
-  [[nodiscard]] uint16_t key_id() const noexcept { return key_.id(); }
 
  private:
-  const RingKey key_;
   const Security security_;
   PacketCipher cipher_;
   const Life life_;

@@ -60,6 +60,12 @@ Life random_life() {
   return life;
 }
 
+std::string key_name(uint16_t id) {
+  std::string name;
+  for (const unsigned shift : {4U, 0U, 12U, 8U}) name += "0123456789abcdef"[id >> shift & 15];
+  return name;
+}
+
 RingKey::RingKey(std::span<const uint8_t> secret) {
   std::array<uint8_t, kBlock> key{};
   if (secret.size() <= kBlock) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "config/config.h"
 
@@ -28,6 +29,9 @@ struct LinkEnds {
   }
 };
 
+// Returns the id of a key as people see it: four hexadecimal digits, in the order of the bytes in packets.
+[[nodiscard]] std::string key_name(uint16_t id);
+
 class RingKey {
  public:
   using LinkKey = std::array<uint8_t, 32>;
@@ -40,6 +44,8 @@ class RingKey {
   ~RingKey();
   RingKey(const RingKey& other) = default;
   RingKey& operator=(const RingKey&) = delete;
+
+  bool operator==(const RingKey&) const = default;
 
   // A number that packets carry. Two keys seldom have the same one.
   [[nodiscard]] uint16_t id() const noexcept { return id_; }

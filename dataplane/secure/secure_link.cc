@@ -26,68 +26,124 @@ void ReplayWindow::take(uint64_t counter) noexcept {
   words_[counter / 64 % kWords] |= uint64_t{1} << counter % 64;
 }
 
-// ---- Sealing
+// ---- Keys
 
-SecureLink::SecureLink(const RingKey& key, Security security, const LinkEnds& ends)
-    : key_(key),
+SecureLink::SecureLink(const KeyRing& keys, Security security, const LinkEnds& ends)
+    : ring_(keys),
       security_(security),
       ends_(ends),
       life_(random_life()),
+      keys_(keys.keys()),
       sending_(security),
       receiving_(security),
+      receiving_old_(security),
       hellos_(security) {}
 
+// Takes notice of a change of keys.
+void SecureLink::follow_keys() noexcept {
+  if (ring_.version() == keys_.version) return;
+  keys_ = ring_.keys();
+  if (known_) make_keys();
+}
+
+// Returns the newest key that the neighbour is known to have. If nothing is known, returns the newest one.
+const RingKey& SecureLink::sending_key() const noexcept {
+  if (!known_ || keys_.old == nullptr) return *keys_.newest;
+  const uint16_t newest = keys_.newest->id();
+  return announced_ == newest || used_ == newest ? *keys_.newest : *keys_.old;
+}
+
+// Makes the keys of acknowledgements and data, for the present lives of both ends. The next packet of the neighbour
+// gets an answer, which shows it the keys that this end has.
+void SecureLink::make_keys() noexcept {
+  const RingKey& sending = sending_key();
+  const LinkEnds reversed = ends_.reversed();
+  sends_ = sending.id();
+  sending_.set_key(sending.link_key(security_, EnvelopeKind::kData, life_, neighbour_, ends_));
+  receiving_.set_key(keys_.newest->link_key(security_, EnvelopeKind::kData, neighbour_, life_, reversed));
+  if (keys_.old != nullptr) {
+    receiving_old_.set_key(keys_.old->link_key(security_, EnvelopeKind::kData, neighbour_, life_, reversed));
+  }
+  owes_ = true;
+}
+
+// ---- Sealing
+
 size_t SecureLink::seal(const uint8_t* packet, size_t bytes, uint8_t* out) noexcept {
-  if (load<LinkHeader>(packet).kind == PacketKind::kHello) return seal_hello(packet, bytes, neighbour_, out);
+  follow_keys();
+  if (load<LinkHeader>(packet).kind == PacketKind::kHello) {
+    return seal_hello(sending_key(), packet, bytes, neighbour_, out);
+  }
   if (!known_) return 0;
-  return sending_.seal({.counter = counter_++, .key = key_.id(), .kind = EnvelopeKind::kData, .reserved = 0}, packet,
+  return sending_.seal({.counter = counter_++, .key = sends_, .kind = EnvelopeKind::kData, .reserved = 0}, packet,
                        bytes, out);
 }
 
-size_t SecureLink::seal_hello(const uint8_t* packet, size_t bytes, const Life& met, uint8_t* out) noexcept {
-  hellos_.set_key(key_.link_key(security_, EnvelopeKind::kHello, life_, {}, ends_));
-  std::memcpy(out + bytes, life_.data(), sizeof(Life));
-  std::memcpy(out + bytes + sizeof(Life), met.data(), sizeof(Life));
-  return hellos_.seal({.counter = counter_++, .key = key_.id(), .kind = EnvelopeKind::kHello, .reserved = 0}, packet,
+size_t SecureLink::seal_hello(const RingKey& key, const uint8_t* packet, size_t bytes, const Life& met,
+                              uint8_t* out) noexcept {
+  hellos_.set_key(key.link_key(security_, EnvelopeKind::kHello, life_, {}, ends_));
+  const Greeting greeting{.from = life_, .met = met, .newest = keys_.newest->id()};
+  std::memcpy(out + bytes, &greeting, sizeof(greeting));
+  return hellos_.seal({.counter = counter_++, .key = key.id(), .kind = EnvelopeKind::kHello, .reserved = 0}, packet,
                       bytes, out);
 }
 
 size_t SecureLink::answer(uint8_t* out, Nanos now) noexcept {
+  follow_keys();
+  const RingKey* const key = asked_ ? keys_.with(asker_key_) : nullptr;
   const Life met = asked_ ? asker_ : neighbour_;
-  adopted_ = asked_ = false;
+  owes_ = asked_ = false;
   answered_at_ = now;
-  return seal_hello(nullptr, 0, met, out);
+  return seal_hello(key != nullptr ? *key : sending_key(), nullptr, 0, met, out);
 }
 
 // ---- Opening
 
 SecureLink::Opened SecureLink::open(const Envelope& envelope, uint8_t* packet, size_t bytes) noexcept {
-  if (envelope.key != key_.id() || envelope.kind == EnvelopeKind::kProbe) return {};
-  const size_t text = bytes - sealed_bytes(envelope.kind);
-  if (envelope.kind == EnvelopeKind::kHello) {
-    const auto from = load<Life>(packet + text);
-    const auto met = load<Life>(packet + text + sizeof(Life));
-    hellos_.set_key(key_.link_key(security_, EnvelopeKind::kHello, from, {}, ends_.reversed()));
-    if (!hellos_.open(envelope, packet, bytes)) return {};
-    return {judge(from, met, envelope.counter), text};
-  }
+  follow_keys();
+  if (envelope.kind == EnvelopeKind::kHello) return open_hello(envelope, packet, bytes);
+  const RingKey* const key = keys_.with(envelope.key);
+  if (key == nullptr || envelope.kind == EnvelopeKind::kProbe) return {};
   if (!known_) return {Verdict::kUnmet, 0};
   if (!window_.is_new(envelope.counter)) return {Verdict::kReplayed, 0};
-  if (!receiving_.open(envelope, packet, bytes)) return {};
+  PacketCipher& cipher = key == keys_.newest ? receiving_ : receiving_old_;
+  if (!cipher.open(envelope, packet, bytes)) return {};
   window_.take(envelope.counter);
-  return {Verdict::kGood, text};
+  return {Verdict::kGood, bytes - sealed_bytes(envelope.kind)};
 }
 
-SecureLink::Verdict SecureLink::judge(const Life& from, const Life& met, uint64_t counter) noexcept {
-  const bool same = known_ && from == neighbour_;
-  if (same ? !window_.is_new(counter) : is_retired(from)) return Verdict::kReplayed;
-  if (met != life_) {
+SecureLink::Opened SecureLink::open_hello(const Envelope& envelope, uint8_t* packet, size_t bytes) noexcept {
+  const RingKey* const key = keys_.with(envelope.key);
+  if (key == nullptr) return {};
+  const size_t text = bytes - sealed_bytes(EnvelopeKind::kHello);
+  const auto greeting = load<Greeting>(packet + text);
+  hellos_.set_key(key->link_key(security_, EnvelopeKind::kHello, greeting.from, {}, ends_.reversed()));
+  if (!hellos_.open(envelope, packet, bytes)) return {};
+  return {judge(greeting, envelope), text};
+}
+
+SecureLink::Verdict SecureLink::judge(const Greeting& greeting, const Envelope& envelope) noexcept {
+  const bool same = known_ && greeting.from == neighbour_;
+  if (same ? !window_.is_new(envelope.counter) : is_retired(greeting.from)) return Verdict::kReplayed;
+  if (greeting.met != life_) {
     asked_ = true;
-    asker_ = from;
+    asker_ = greeting.from;
+    asker_key_ = envelope.key;
     return Verdict::kUnmet;
   }
-  if (!same) adopt(from);
-  window_.take(counter);
+  // A late hello does not say which keys the neighbour has now.
+  const bool latest = !same || envelope.counter >= heard_;
+  if (latest) {
+    heard_ = envelope.counter;
+    announced_ = greeting.newest;
+    used_ = envelope.key;
+  }
+  if (!same) {
+    adopt(greeting.from);
+  } else if (sending_key().id() != sends_) {
+    make_keys();
+  }
+  window_.take(envelope.counter);
   return Verdict::kGood;
 }
 
@@ -98,11 +154,10 @@ bool SecureLink::is_retired(const Life& life) const noexcept {
 
 void SecureLink::adopt(const Life& life) noexcept {
   if (known_) retired_[retired_count_++ % kRetired] = neighbour_;
-  known_ = adopted_ = true;
+  known_ = true;
   neighbour_ = life;
   window_.reset();
-  sending_.set_key(key_.link_key(security_, EnvelopeKind::kData, life_, neighbour_, ends_));
-  receiving_.set_key(key_.link_key(security_, EnvelopeKind::kData, neighbour_, life_, ends_.reversed()));
+  make_keys();
 }
 
 }  // namespace gradlane

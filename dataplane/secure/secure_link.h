@@ -3,11 +3,15 @@
 // Each end chooses a random life when it is made, and says in its hellos which life of the other end it knows. A hello
 // that knows our life is fresh: nobody could have recorded it before. Then its sender's life is adopted, and both lives
 // make the keys of all other packets. A life that another one has replaced never comes back.
+//
+// Keys of the ring may change meanwhile. An end opens packets with each key that it has, and seals them with its newest
+// one as soon as the neighbour has said or shown that it has that, too.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/time.h"
 #include "dataplane/secure/envelope.h"
@@ -32,8 +36,8 @@ class ReplayWindow {
 
 class SecureLink {
  public:
-  // `ends` are those of the packets that this end sends. Throws SetupError.
-  SecureLink(const RingKey& key, Security security, const LinkEnds& ends);
+  // `ends` are those of the packets that this end sends. `keys` must outlive the link. Throws SetupError.
+  SecureLink(const KeyRing& keys, Security security, const LinkEnds& ends);
 
   // Writes the sealed packet, a link header and what follows it, to `out`. Returns its length, or 0 if the neighbour's
   // life is not known; hellos are always sealed. `out` needs space for sealed_bytes(kHello) more bytes than the packet
@@ -53,40 +57,56 @@ class SecureLink {
   // Opens a packet of `bytes` bytes in place.
   [[nodiscard]] Opened open(const Envelope& envelope, uint8_t* packet, size_t bytes) noexcept;
 
-  // Returns whether answer() should be sent now, because the neighbour does not know our life.
+  // Returns whether answer() should be sent now, because the neighbour does not know our life or our newest key.
   [[nodiscard]] bool owes_answer(Nanos now) const noexcept {
-    return adopted_ || (asked_ && now - answered_at_ >= kAnswerEvery);
+    return owes_ || (asked_ && now - answered_at_ >= kAnswerEvery);
   }
   // Writes a hello without content, sealed_bytes(kHello) bytes, to `out`.
   size_t answer(uint8_t* out, Nanos now) noexcept;
 
   [[nodiscard]] const Life& life() const noexcept { return life_; }
+  // Returns the id of the key that sealed the neighbour's latest fresh hello; nothing before the first one. If it is
+  // our newest key, the neighbour knows that we have it, and needs the old one no longer.
+  [[nodiscard]] std::optional<uint16_t> neighbour_key() const noexcept {
+    return known_ ? std::optional(used_) : std::nullopt;
+  }
 
  private:
   static constexpr size_t kRetired = 64;
   static constexpr Nanos kAnswerEvery = kMillisecond;
 
-  size_t seal_hello(const uint8_t* packet, size_t bytes, const Life& met, uint8_t* out) noexcept;
-  [[nodiscard]] Verdict judge(const Life& from, const Life& met, uint64_t counter) noexcept;
+  size_t seal_hello(const RingKey& key, const uint8_t* packet, size_t bytes, const Life& met, uint8_t* out) noexcept;
+  [[nodiscard]] Opened open_hello(const Envelope& envelope, uint8_t* packet, size_t bytes) noexcept;
+  [[nodiscard]] Verdict judge(const Greeting& greeting, const Envelope& envelope) noexcept;
+  [[nodiscard]] const RingKey& sending_key() const noexcept;
+  void follow_keys() noexcept;
+  void make_keys() noexcept;
   [[nodiscard]] bool is_retired(const Life& life) const noexcept;
   void adopt(const Life& life) noexcept;
 
-  const RingKey key_;
+  const KeyRing& ring_;
   const Security security_;
   const LinkEnds ends_;
   const Life life_;
+  KeyRing::Keys keys_;
   uint64_t counter_ = 0;  // never reset, so no nonce repeats with any key of this life
   bool known_ = false;    // the neighbour has a life
   Life neighbour_{};
   ReplayWindow window_;
   std::array<Life, kRetired> retired_{};  // latest earlier lives of the neighbour
   size_t retired_count_ = 0;
+  uint64_t heard_ = 0;      // counter of the neighbour's latest hello
+  uint16_t announced_ = 0;  // id of its newest key
+  uint16_t used_ = 0;       // id of the key that sealed its latest hello
+  uint16_t sends_ = 0;      // id of the key that sending_ follows from
   PacketCipher sending_;
   PacketCipher receiving_;
+  PacketCipher receiving_old_;
   PacketCipher hellos_;
-  bool adopted_ = false;  // a life was adopted, and there was no answer since
+  bool owes_ = false;  // keys have changed, and there was no answer since
   bool asked_ = false;
   Life asker_{};
+  uint16_t asker_key_ = 0;  // id of the key that the asker has used
   Nanos answered_at_ = -kAnswerEvery;
 };
 

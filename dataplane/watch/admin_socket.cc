@@ -1,6 +1,8 @@
 // admin_socket.cc - requests of one line, and documents as answers (control thread only)
 #include "dataplane/watch/admin_socket.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +14,13 @@ namespace {
 
 using Sender = ClientServer::Sender;
 
+std::optional<uid_t> user_of(int client) noexcept {
+  ucred peer{};
+  socklen_t bytes = sizeof(peer);
+  if (getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return std::nullopt;
+  return peer.uid;
+}
+
 // Adds a newline to the document.
 ServerAnswer as_line(ServerAnswer answer) {
   if (!answer.later) return {std::move(answer.text) + "\n", {}};
@@ -22,15 +31,17 @@ ServerAnswer as_line(ServerAnswer answer) {
           }};
 }
 
-std::optional<ServerAnswer> answer_line(const AdminSocket::Handler& handler, std::string_view so_far, Sender sender) {
+std::optional<ServerAnswer> answer_line(const AdminSocket::Handler& handler, const ClientServer::Request& from) {
+  const std::string_view so_far = from.so_far;
   const size_t end = so_far.find('\n');
   if (std::min(end, so_far.size()) > AdminSocket::kMostRequest) {
     return as_line({admin_error("a request has at most " + std::to_string(AdminSocket::kMostRequest) + " bytes"), {}});
   }
   // A client may also end its request by closing its side, without a newline.
-  if (end == std::string_view::npos && sender == Sender::kOpen) return std::nullopt;
-  std::string request(so_far.substr(0, end));
-  if (request.ends_with('\r')) request.pop_back();
+  if (end == std::string_view::npos && from.sender == Sender::kOpen) return std::nullopt;
+  AdminRequest request{
+      .line = std::string(so_far.substr(0, end)), .user = user_of(from.client), .file = std::move(from.file)};
+  if (request.line.ends_with('\r')) request.line.pop_back();
   return as_line(handler(request));
 }
 
@@ -47,8 +58,8 @@ AdminSocket::AdminSocket(const std::string& path, Handler handler)
       server_(listener_.fd(),
               {.name = "the admin socket",
                .most_request = kMostRequest,
-               .answer = [handler = std::move(handler)](std::string_view so_far,
-                                                        Sender sender) { return answer_line(handler, so_far, sender); },
+               .answer = [handler = std::move(handler)](
+                             const ClientServer::Request& request) { return answer_line(handler, request); },
                .timeout = admin_error("no answer within a minute") + "\n"}) {
   listener_.open();
 }

@@ -2,17 +2,27 @@
 // the answer (control thread only)
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
+#include "base/file_descriptor.h"
 #include "base/listening_socket.h"
 #include "dataplane/watch/client_server.h"
 
 namespace gradlane {
 
 using AdminAnswer = ServerAnswer;  // its text is the document; AdminSocket adds a newline
+
+struct AdminRequest {
+  std::string line;                          // has no newline
+  std::optional<uid_t> user = std::nullopt;  // that runs the client
+  FileDescriptor file = {};                  // that came with the line
+};
 
 // Returns a document as it is sent: one line of ASCII. Names from the configuration in it may contain any characters.
 [[nodiscard]] std::string admin_text(const nlohmann::json& document);
@@ -24,7 +34,7 @@ using AdminAnswer = ServerAnswer;  // its text is the document; AdminSocket adds
 class AdminSocket {
  public:
   using Clock = ClientServer::Clock;
-  using Handler = std::function<AdminAnswer(const std::string& request)>;  // `request` has no newline
+  using Handler = std::function<AdminAnswer(AdminRequest& request)>;
   static constexpr size_t kMostRequest = 256;
 
   // Serves clients from now on. Throws SetupError like the trainers' socket. The file has mode 0660 and is removed at

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -23,12 +24,36 @@ constexpr size_t kReadPerStep = size_t{4} << 10;
 constexpr size_t kWritePerStep = size_t{256} << 10;
 constexpr size_t kDrain = size_t{512} << 10;  // more than the kernel holds for a socket
 constexpr auto kClientPause = std::chrono::milliseconds(100);
+constexpr size_t kMostFiles = 4;  // that come at once; the kernel closes more
+
+// Receives bytes. If files come with them, keeps the last one.
+ssize_t receive(int socket, std::span<char> bytes, FileDescriptor& file) noexcept {
+  iovec part{.iov_base = bytes.data(), .iov_len = bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostFiles * sizeof(int))> control;
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (got < 0) return got;
+  for (cmsghdr* it = CMSG_FIRSTHDR(&message); it != nullptr; it = CMSG_NXTHDR(&message, it)) {
+    if (it->cmsg_level != SOL_SOCKET || it->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= it->cmsg_len; at += sizeof(int)) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(it) + at, sizeof(fd));
+      file = FileDescriptor(fd);
+    }
+  }
+  return got;
+}
 
 }  // namespace
 
 struct ClientServer::Client {
   enum class State : uint8_t { kReading, kLater, kWriting, kGone };
   FileDescriptor fd;
+  FileDescriptor file;  // the latest one that it has sent
   State state = State::kReading;
   Clock::time_point came;
   Clock::time_point until;  // when the client is dropped
@@ -147,7 +172,7 @@ void ClientServer::step_client(Client& client, Clock::time_point now) {
 void ClientServer::read_request(Client& client, Clock::time_point now) {
   std::array<char, kReadPerStep> bytes;
   const size_t most = std::min(bytes.size(), protocol_.most_request + 1 - client.text.size());
-  const ssize_t got = recv(client.fd.get(), bytes.data(), most, 0);
+  const ssize_t got = receive(client.fd.get(), std::span(bytes).first(most), client.file);
   if (got < 0) {
     if (errno != EAGAIN && errno != EINTR) client.state = Client::State::kGone;
     return;
@@ -157,7 +182,10 @@ void ClientServer::read_request(Client& client, Clock::time_point now) {
                         : got == 0                                  ? Sender::kEnded
                                                                     : Sender::kOpen;
   std::optional<ServerAnswer> answer;
-  if (!client.text.empty()) answer = protocol_.answer(client.text, sender);
+  if (!client.text.empty()) {
+    answer =
+        protocol_.answer({.so_far = client.text, .sender = sender, .client = client.fd.get(), .file = client.file});
+  }
   if (!answer) {
     if (sender != Sender::kOpen) client.state = Client::State::kGone;
     return;

@@ -35,12 +35,17 @@ class ClientServer {
     kEnded,    // the client has closed its side; the request is complete and not empty
     kTooMuch,  // the client has sent more than most_request bytes
   };
+  struct Request {
+    std::string_view so_far;  // all bytes that the client has sent so far
+    Sender sender = Sender::kOpen;
+    int client = -1;       // socket of the client
+    FileDescriptor& file;  // a file that came with the bytes; the handler may take it
+  };
   struct Protocol {
     const char* name;  // name of the socket in the log: "the admin socket"
     size_t most_request;
-    // Takes all bytes that a client has sent so far. Returns nothing to wait for more bytes; a client that cannot send
-    // more is then dropped.
-    std::function<std::optional<ServerAnswer>(std::string_view, Sender)> answer;
+    // Returns nothing to wait for more bytes; a client that cannot send more is then dropped.
+    std::function<std::optional<ServerAnswer>(const Request&)> answer;
     std::string timeout;  // text for a client whose answer is not ready after kLater
   };
   static constexpr size_t kMostClients = 16;

@@ -48,11 +48,12 @@ MetricsServer::MetricsServer(const IpPort& address, Types types, Source source)
     : types_(std::move(types)),
       source_(std::move(source)),
       listener_(listen_at(address)),
-      server_(listener_.get(), {.name = "the metrics' socket",
-                                .most_request = kMostHttpRequest,
-                                .answer = [this](std::string_view so_far,
-                                                 ClientServer::Sender sender) { return answer(so_far, sender); },
-                                .timeout = ""}) {}
+      server_(
+          listener_.get(),
+          {.name = "the metrics' socket",
+           .most_request = kMostHttpRequest,
+           .answer = [this](const ClientServer::Request& request) { return answer(request.so_far, request.sender); },
+           .timeout = ""}) {}
 
 void MetricsServer::step(Clock::time_point now) {
   now_ = now;

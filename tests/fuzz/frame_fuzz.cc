@@ -56,14 +56,15 @@ void check_answer(const Bytes& answer, const ParsedFrame& request) {
 void check_envelope(const Bytes& frame, const ParsedFrame& parsed, bool seal) {
   static const RingKey key(Bytes(32, 0x5a));
   static const LinkEnds ends{kTheirIp, kOurIp, kPort, kPort};
-  static LooseCipher cipher(key, Security::kEncrypted);
-  static SecureLink link(key, Security::kEncrypted, ends.reversed());
+  static const KeyRing keys(key);
+  static LooseCipher cipher(Security::kEncrypted);
+  static SecureLink link(keys, Security::kEncrypted, ends.reversed());
   const auto payload = frame.begin() + static_cast<ptrdiff_t>(kFrameBytes);
   Bytes exact(payload, payload + static_cast<ptrdiff_t>(parsed.bytes));
   exact.shrink_to_fit();
   if (seal) {
     Bytes sealed(exact.size() + sealed_bytes(EnvelopeKind::kProbe));
-    cipher.seal_probe(exact.data(), exact.size(), ends, sealed.data());
+    cipher.seal_probe(key, exact.data(), exact.size(), ends, sealed.data());
     exact = std::move(sealed);
   }
   const auto envelope = envelope_of(exact);
@@ -72,7 +73,7 @@ void check_envelope(const Bytes& frame, const ParsedFrame& parsed, bool seal) {
   Bytes copy = exact;
   if (link.open(*envelope, copy.data(), copy.size()).verdict == SecureLink::Verdict::kGood)
     fail("a link that nobody made");
-  const auto bytes = cipher.open(*envelope, exact.data(), exact.size(), ends);
+  const auto bytes = cipher.open(keys, *envelope, exact.data(), exact.size(), ends);
   if (bytes.has_value() != seal ||
       (bytes && !std::equal(exact.begin(), exact.begin() + static_cast<ptrdiff_t>(*bytes), payload))) {
     fail("a tag that lies");

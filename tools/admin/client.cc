@@ -237,11 +237,26 @@ std::vector<std::string> admin_paths(const AdminPlace& place) {
   return paths;
 }
 
-nlohmann::json ask_admin(const std::string& path, const std::string& request, std::chrono::milliseconds patience) {
+nlohmann::json tell_admin(const std::string& path, const std::string& request, int file,
+                          std::chrono::milliseconds patience) {
   const FileDescriptor fd = connect_to(path, patience);
-  const std::string line = request + "\n";
+  std::string line = request + "\n";
+  iovec part{.iov_base = line.data(), .iov_len = line.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  if (file >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &file, sizeof(file));
+  }
   // A line is shorter than any socket's buffer.
-  if (send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
+  if (sendmsg(fd.get(), &message, MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
     throw SetupError(fmt::format("cannot send a request on {}: {}", path, std::strerror(errno)));
   }
   const std::string text = read_all(fd.get(), path, patience);
@@ -249,6 +264,11 @@ nlohmann::json ask_admin(const std::string& path, const std::string& request, st
   if (!document.is_object()) {
     throw SetupError(fmt::format("the answer on {} is incomplete, or does not come from a gradlane daemon", path));
   }
+  return document;
+}
+
+nlohmann::json ask_admin(const std::string& path, const std::string& request, std::chrono::milliseconds patience) {
+  nlohmann::json document = tell_admin(path, request, -1, patience);
   if (document.contains("error")) {
     throw SetupError(fmt::format("the daemon does not answer '{}': {}; it may be older than this program", request,
                                  document["error"].dump()));

@@ -33,4 +33,8 @@ struct AdminPlace {
 [[nodiscard]] nlohmann::json ask_admin(const std::string& path, const std::string& request,
                                        std::chrono::milliseconds patience);
 
+// Does the same with an open file beside the line. Returns the document even if it is {"error": text}.
+[[nodiscard]] nlohmann::json tell_admin(const std::string& path, const std::string& request, int file,
+                                        std::chrono::milliseconds patience);
+
 }  // namespace gradlane

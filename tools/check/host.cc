@@ -98,7 +98,7 @@ void check_files(const NodeConfig& config, CheckReport& report) {
   if (config.security == Security::kNone) return;
   const std::string what = fmt::format("key file {}", config.key_file);
   try {
-    (void)read_key_file(config.key_file);
+    (void)read_key_file(config.key_file, "auth.key_file " + config.key_file);
     report.ok(what);
   } catch (const SetupError& error) {
     report.fail(what, error.what(), "docs/security.md says how to make it");

@@ -1,14 +1,11 @@
 // files.cc - the files of `gradlane run` (set-up and end)
 #include "tools/run/files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -18,8 +15,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
 #include "config/strategies.h"
+#include "dataplane/node/key_file.h"
 #include "tools/run/interface.h"
 #include "tools/run/links.h"
 
@@ -118,18 +115,6 @@ std::string address_entry(const RunSettings& plan, unsigned node) {
 
 std::string key_file(const std::string& folder) { return folder + "/ring.key"; }
 
-// Writes a new key to the folder, which only this user can read.
-void make_key(const std::string& folder) {
-  std::array<uint8_t, 32> key;
-  while (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size())) {
-  }
-  const FileDescriptor file(open(key_file(folder).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const std::string text = fmt::format("{:02x}\n", fmt::join(key, ""));
-  if (!file || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    throw SetupError(fmt::format("cannot write {}: {}", key_file(folder), std::strerror(errno)));
-  }
-}
-
 }  // namespace
 
 std::string run_config(const RunSettings& plan, unsigned node, const std::string& folder) {
@@ -169,7 +154,7 @@ RunFiles::RunFiles(const RunSettings& plan) : RunFiles(make_folder()) {
   if (!plan.has_daemons()) return;
   std::error_code error;
   if (!plan.keep_configs.empty()) std::filesystem::create_directories(plan.keep_configs, error);
-  if (plan.security != "none") make_key(folder_);
+  if (plan.security != "none") (void)make_key_file(key_file(folder_));
   if (error) throw SetupError(fmt::format("--keep-configs '{}': {}", plan.keep_configs, error.message()));
   for (unsigned node = 0; node < plan.nodes; ++node) {
     const std::string text = run_config(plan, node, folder_);

@@ -39,7 +39,7 @@ class KeyFile : public testing::Test {
   // Returns the error about the file, without its name; "" if the file is accepted.
   [[nodiscard]] std::string fault() const {
     try {
-      (void)read_key_file(path());
+      (void)read_key_file(path(), "auth.key_file " + path());
       return {};
     } catch (const SetupError& error) {
       const std::string start = "auth.key_file " + path() + ": ";
@@ -61,17 +61,16 @@ TEST_F(KeyFile, SaysTheSameAsItsBytes) {
   for (char& c : upper) c = static_cast<char>(std::toupper(c));
   for (const std::string& text : {kDigits, kDigits + "\n", kDigits + " \r\n\n", upper}) {
     write(text);
-    EXPECT_EQ(key_of(read_key_file(path())), key_of(want)) << text;
+    EXPECT_EQ(key_of(read_key_file(path(), "auth.key_file " + path())), key_of(want)) << text;
   }
   write(kDigits + "20");
-  EXPECT_NE(key_of(read_key_file(path())), key_of(want));
+  EXPECT_NE(key_of(read_key_file(path(), "auth.key_file " + path())), key_of(want));
   write(std::string(1024, 'a'), 0400);
   EXPECT_EQ(fault(), "");
 }
 
 TEST_F(KeyFile, WrongTextsAreRefused) {
-  const std::string allowed =
-      ", allowed: 64 to 1024 hexadecimal digits, two for each byte, as openssl rand -hex 32 writes";
+  const std::string allowed = ", allowed: 64 to 1024 hexadecimal digits, two for each byte, as gradlane key new writes";
   const struct {
     std::string text;
     std::string fault;
@@ -94,8 +93,7 @@ TEST_F(KeyFile, WrongTextsAreRefused) {
 }
 
 TEST_F(KeyFile, WrongFilesAreRefused) {
-  EXPECT_EQ(fault(),
-            "cannot be read: No such file or directory; to make one: openssl rand -hex 32 > FILE; chmod 600 FILE");
+  EXPECT_EQ(fault(), "cannot be read: No such file or directory; to make one: gradlane key new FILE");
   for (const mode_t mode : {0640U, 0604U, 0660U, 0610U, 0644U}) {
     write(kDigits, mode);
     EXPECT_TRUE(fault().starts_with("its mode is 06")) << mode << ": " << fault();

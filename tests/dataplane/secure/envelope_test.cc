@@ -27,22 +27,30 @@ Bytes some_bytes(size_t count) {
   return bytes;
 }
 
-Bytes sealed_probe(LooseCipher& cipher, const Bytes& packet, const LinkEnds& ends = kEnds) {
+// A cipher with its key.
+struct Keyed {
+  Keyed(const RingKey& with, Security security) : key(with), keys(with), cipher(security) {}
+  const RingKey key;
+  const KeyRing keys;
+  LooseCipher cipher;
+};
+
+Bytes sealed_probe(Keyed& from, const Bytes& packet, const LinkEnds& ends = kEnds) {
   Bytes out(packet.size() + sealed_bytes(EnvelopeKind::kProbe));
-  EXPECT_EQ(cipher.seal_probe(packet.data(), packet.size(), ends, out.data()), out.size());
+  EXPECT_EQ(from.cipher.seal_probe(from.key, packet.data(), packet.size(), ends, out.data()), out.size());
   return out;
 }
 
-std::optional<size_t> opened(LooseCipher& cipher, Bytes& payload, const LinkEnds& ends = kEnds) {
+std::optional<size_t> opened(Keyed& by, Bytes& payload, const LinkEnds& ends = kEnds) {
   const auto envelope = envelope_of(payload);
-  return envelope ? cipher.open(*envelope, payload.data(), payload.size(), ends) : std::nullopt;
+  return envelope ? by.cipher.open(by.keys, *envelope, payload.data(), payload.size(), ends) : std::nullopt;
 }
 
 TEST(Envelopes, OpenWhatWasSealed) {
   const RingKey key(secret());
   for (const Security security : kAll) {
-    LooseCipher sealer(key, security);
-    LooseCipher opener(key, security);
+    Keyed sealer(key, security);
+    Keyed opener(key, security);
     for (size_t bytes = 0; bytes < 300; ++bytes) {
       const Bytes packet = some_bytes(bytes);
       Bytes payload = sealed_probe(sealer, packet);
@@ -57,7 +65,7 @@ TEST(Envelopes, OnlyEncryptedPacketsHideTheirBytes) {
   const RingKey key(secret());
   const Bytes packet = some_bytes(64);
   for (const Security security : kAll) {
-    LooseCipher sealer(key, security);
+    Keyed sealer(key, security);
     const Bytes payload = sealed_probe(sealer, packet);
     EXPECT_EQ(std::memcmp(payload.data(), packet.data(), packet.size()) == 0, security == Security::kAuthenticated);
   }
@@ -66,8 +74,8 @@ TEST(Envelopes, OnlyEncryptedPacketsHideTheirBytes) {
 TEST(Envelopes, AnyChangedBitAndLengthIsNoticed) {
   const RingKey key(secret());
   for (const Security security : kAll) {
-    LooseCipher sealer(key, security);
-    LooseCipher opener(key, security);
+    Keyed sealer(key, security);
+    Keyed opener(key, security);
     const Bytes payload = sealed_probe(sealer, some_bytes(50));
     for (size_t bit = 0; bit < payload.size() * 8; ++bit) {
       Bytes changed = payload;
@@ -87,22 +95,22 @@ TEST(Envelopes, OtherKeysEndsAndKindsOfSecurityAreRefused) {
   const RingKey key(secret());
   auto other = secret();
   other[31] ^= 1;
-  LooseCipher sealer(key, Security::kEncrypted);
-  LooseCipher opener(key, Security::kEncrypted);
+  Keyed sealer(key, Security::kEncrypted);
+  Keyed opener(key, Security::kEncrypted);
   const Bytes payload = sealed_probe(sealer, some_bytes(100));
-  const auto opens = [&payload](LooseCipher& cipher, const LinkEnds& ends) {
+  const auto opens = [&payload](Keyed& by, const LinkEnds& ends) {
     Bytes copy = payload;
-    return opened(cipher, copy, ends).has_value();
+    return opened(by, copy, ends).has_value();
   };
   EXPECT_TRUE(opens(opener, kEnds));
   EXPECT_FALSE(opens(opener, kEnds.reversed()));
   EXPECT_FALSE(opens(opener, {kEnds.source_ip, 0x0a000003, kEnds.source_port, kEnds.destination_port}));
   EXPECT_FALSE(opens(opener, {kEnds.source_ip, kEnds.destination_ip, kEnds.source_port, 18402}));
   const RingKey other_key{std::span<const uint8_t>(other)};
-  LooseCipher with_other(other_key, Security::kEncrypted);
+  Keyed with_other(other_key, Security::kEncrypted);
   EXPECT_FALSE(opens(with_other, kEnds));
   for (const Security security : {Security::kAuthenticated, Security::kEncrypted128}) {
-    LooseCipher it(key, security);
+    Keyed it(key, security);
     EXPECT_FALSE(opens(it, kEnds));
   }
 }

@@ -19,8 +19,8 @@ using Verdict = SecureLink::Verdict;
 
 constexpr LinkEnds kEnds{0x0a000001, 0x0a000002, 18400, 18401};
 
-const RingKey& key() {
-  static const RingKey it(Bytes(32, 7));
+const KeyRing& key() {
+  static const KeyRing it(RingKey(Bytes(32, 7)));
   return it;
 }
 
@@ -227,6 +227,141 @@ TEST(SecureLinks, NothingIsTakenTwiceOrFromAnEarlierLife) {
     if (receiver.link->owes_answer(now)) network.emplace_back(1 - to, answer(*receiver.link, now));
   }
   EXPECT_GT(taken, 10000U);
+}
+
+// ---- Keys that change
+
+RingKey numbered_key(uint32_t number) {
+  Bytes secret(32, 7);
+  std::memcpy(secret.data(), &number, sizeof(number));
+  return RingKey(secret);
+}
+
+TEST(KeyRings, HaveTheNewestKeyAndTheOneBefore) {
+  KeyRing ring(numbered_key(1));
+  EXPECT_EQ(ring.keys().newest->id(), numbered_key(1).id());
+  EXPECT_EQ(ring.keys().old, nullptr);
+  for (uint32_t number = 2; number < 100; ++number) {
+    const uint32_t before = ring.version();
+    ring.add(numbered_key(number));
+    EXPECT_NE(ring.version(), before);
+    EXPECT_EQ(*ring.keys().newest, numbered_key(number));
+    EXPECT_EQ(*ring.keys().old, numbered_key(number - 1));
+    EXPECT_EQ(ring.keys().with(numbered_key(number - 1).id()), ring.keys().old);
+    EXPECT_EQ(ring.keys().with(0xffff), nullptr);
+    ring.drop_old();
+    ring.wipe();
+    EXPECT_EQ(*ring.keys().newest, numbered_key(number));
+    EXPECT_EQ(ring.keys().old, nullptr);
+    EXPECT_EQ(ring.keys().version, ring.version());
+  }
+}
+
+// Two ends of a link, each with its own keys.
+struct KeyedEnds {
+  KeyRing keys[2] = {KeyRing(numbered_key(1)), KeyRing(numbered_key(1))};
+  SecureLink one{keys[0], Security::kEncrypted, kEnds};
+  SecureLink two{keys[1], Security::kEncrypted, kEnds.reversed()};
+};
+
+uint16_t key_of(const Bytes& payload) { return envelope_of(payload)->key; }
+
+TEST(SecureLinks, UseANewKeyWhenBothEndsHaveIt) {
+  KeyedEnds ends;
+  auto& [keys, one, two] = ends;
+  meet(one, two);
+  const uint16_t first = numbered_key(1).id();
+  const uint16_t second = numbered_key(2).id();
+  const Bytes early = data(one);
+  keys[0].add(numbered_key(2));
+  EXPECT_EQ(key_of(data(one)), first) << "the other end does not have the new one";
+  EXPECT_EQ(key_of(hello(one)), first);
+  EXPECT_EQ(open(two, hello(one)).verdict, Verdict::kGood);
+  keys[1].add(numbered_key(2));
+  EXPECT_EQ(key_of(data(two)), second) << "the hello has said that the neighbour has it";
+  EXPECT_EQ(open(one, data(two)).verdict, Verdict::kGood);
+  EXPECT_EQ(one.neighbour_key(), first);
+  EXPECT_EQ(open(one, hello(two)).verdict, Verdict::kGood);
+  EXPECT_EQ(one.neighbour_key(), second);
+  ASSERT_TRUE(one.owes_answer(0));
+  const Bytes reply = answer(one);
+  EXPECT_EQ(key_of(reply), second);
+  EXPECT_EQ(open(two, reply).verdict, Verdict::kGood);
+  EXPECT_EQ(two.neighbour_key(), second);
+  EXPECT_EQ(key_of(data(one)), second);
+  // Packets that were sealed before are good until the old key is dropped.
+  EXPECT_EQ(open(two, early).verdict, Verdict::kGood);
+  EXPECT_EQ(open(two, early).verdict, Verdict::kReplayed);
+  const Bytes late = [&] {
+    KeyRing old(numbered_key(1));
+    SecureLink it(old, Security::kEncrypted, kEnds);
+    return hello(it);
+  }();
+  EXPECT_EQ(open(two, late).verdict, Verdict::kUnmet);
+  keys[1].drop_old();
+  keys[1].wipe();
+  EXPECT_EQ(open(two, late).verdict, Verdict::kForged);
+  EXPECT_EQ(open(two, early).verdict, Verdict::kForged);
+  EXPECT_EQ(open(two, data(one)).verdict, Verdict::kGood);
+}
+
+TEST(SecureLinks, MeetWithTheKeyThatBothHave) {
+  for (const bool newer : {false, true}) {
+    KeyRing both(numbered_key(1));
+    both.add(numbered_key(2));
+    KeyRing single(numbered_key(newer ? 2 : 1));
+    SecureLink one(both, Security::kEncrypted, kEnds);
+    SecureLink two(single, Security::kEncrypted, kEnds.reversed());
+    EXPECT_EQ(open(one, hello(two)).verdict, Verdict::kUnmet);
+    const Bytes first = answer(one);
+    EXPECT_EQ(open(two, first).verdict, Verdict::kGood);
+    const Bytes second = answer(two);
+    EXPECT_EQ(open(one, second).verdict, Verdict::kGood);
+    for (uint64_t i = 1; i < 5; ++i) {
+      EXPECT_EQ(open(two, data(one, i)).verdict, Verdict::kGood);
+      EXPECT_EQ(open(one, data(two, i)).verdict, Verdict::kGood);
+      EXPECT_EQ(open(two, hello(one)).verdict, Verdict::kGood);
+      EXPECT_EQ(open(one, hello(two)).verdict, Verdict::kGood);
+    }
+  }
+}
+
+// The network loses, delays and repeats packets while keys change again and again, at one end some time before the
+// other. No packet is forged, because each end drops its old key only when the neighbour has used the new one.
+TEST(SecureLinks, NoPacketIsForgedWhileKeysChange) {
+  std::mt19937_64 random(46);
+  KeyedEnds ends;
+  SecureLink* const links[] = {&ends.one, &ends.two};
+  meet(ends.one, ends.two);
+  std::vector<std::pair<unsigned, Bytes>> network;
+  uint32_t latest[2] = {1, 1};
+  unsigned changes = 0;
+  uint64_t good = 0;
+  Nanos now = 0;
+  for (unsigned step = 0; step < 200000; ++step) {
+    now += 300 * kMicrosecond;
+    const auto side = static_cast<unsigned>(random() % 2);
+    KeyRing& keys = ends.keys[side];
+    if (random() % 20 == 0 && latest[side] <= latest[1 - side] &&
+        links[side]->neighbour_key() == keys.keys().newest->id()) {
+      if (keys.keys().old != nullptr) keys.drop_old();
+      keys.wipe();
+      // The network has no packets any more that were sealed with the dropped key.
+      std::erase_if(network,
+                    [&](const auto& it) { return it.first == side && keys.keys().with(key_of(it.second)) == nullptr; });
+      keys.add(numbered_key(++latest[side]));
+      ++changes;
+    }
+    network.emplace_back(1 - side, random() % 4 == 0 ? hello(*links[side]) : data(*links[side], step + 1));
+    if (network.size() > 200) network.erase(network.begin(), network.begin() + 100);
+    const auto& [to, packet] = network[random() % network.size()];
+    const Verdict verdict = open(*links[to], packet).verdict;
+    ASSERT_TRUE(verdict == Verdict::kGood || verdict == Verdict::kReplayed) << "step " << step;
+    good += verdict == Verdict::kGood ? 1 : 0;
+    if (links[to]->owes_answer(now)) network.emplace_back(1 - to, answer(*links[to], now));
+  }
+  EXPECT_GT(changes, 1000U);
+  EXPECT_GT(good, 100000U);
 }
 
 // ---- The window

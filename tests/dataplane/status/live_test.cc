@@ -20,7 +20,7 @@ const ProcessFacts kProcess{"1.2.3", AdminSocket::Clock::now()};
 // Returns a time after everything that happens in these tests.
 Nanos long_after() noexcept { return 1000 * kSecond; }
 
-json stats(Node& node) { return json::parse(answer_admin(node, JobWatch(node), kProcess, "stats", long_after).text); }
+json stats(Node& node) { return json::parse(answer_admin(node, JobWatch(node), kProcess, {"stats"}, long_after).text); }
 
 constexpr size_t kElements = 200'000;
 
@@ -130,7 +130,7 @@ TEST(Status, RefusesOtherQuestions) {
   Cluster cluster;
   for (const char* const request : {"", "stat", "stats ", "probe 99", "probe 30001", "probe x", "worths", "worth x"}) {
     const json document =
-        json::parse(answer_admin(cluster.node(0), JobWatch(cluster.node(0)), kProcess, request, long_after).text);
+        json::parse(answer_admin(cluster.node(0), JobWatch(cluster.node(0)), kProcess, {request}, long_after).text);
     EXPECT_TRUE(document.contains("error")) << request;
   }
 }
@@ -139,7 +139,7 @@ TEST(Status, ProbesAnswerWhilePacketsFlow) {
   Busy ring;
   ring.cluster.run_for(kMillisecond);
   const JobWatch job(ring.cluster.node(0));
-  const AdminAnswer answer = answer_admin(ring.cluster.node(0), job, kProcess, "probe 500", long_after);
+  const AdminAnswer answer = answer_admin(ring.cluster.node(0), job, kProcess, {"probe 500"}, long_after);
   EXPECT_EQ(answer.text, "");
   EXPECT_TRUE(ring.cluster.node(0).prober().running());
   EXPECT_FALSE(answer.later().has_value());

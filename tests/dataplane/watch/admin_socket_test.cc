@@ -73,7 +73,8 @@ class AdminTest : public testing::Test {
     std::string name = testing::TempDir() + "gl-admin-XXXXXX";
     folder_ = mkdtemp(name.data());
     path_ = folder_ + "/admin";
-    admin_ = std::make_unique<AdminSocket>(path_, [this](const std::string& request) {
+    admin_ = std::make_unique<AdminSocket>(path_, [this](AdminRequest& from) {
+      const std::string& request = from.line;
       requests_.push_back(request);
       return answer_;
     });

@@ -1,0 +1,123 @@
+// node_keys.cc - a node's keys, and their change while it runs (control thread only)
+#include <spdlog/fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/error.h"
+#include "dataplane/node/key_file.h"
+#include "dataplane/node/node.h"
+
+namespace gradlane {
+namespace {
+
+// A worker that was in a round when a key was dropped may use it until the end of that round. One round more makes sure
+// that the worker has seen the drop.
+constexpr uint64_t kRoundsToForget = 2;
+
+std::string nodes_text(const std::vector<unsigned>& nodes) {
+  return fmt::format("node{} {}", nodes.size() == 1 ? "" : "s", fmt::join(nodes, ", "));
+}
+
+}  // namespace
+
+void Node::read_keys() {
+  if (config_.security == Security::kNone) return;
+  keys_ = std::make_unique<KeyRing>(read_key_file(config_.key_file, "auth.key_file " + config_.key_file));
+}
+
+void Node::rotate_key(const RingKey& key, Nanos old_for, Nanos now) {
+  step_keys(now);
+  if (!keys_) throw SetupError("this node has no key: set security and auth.key_file, and start all nodes again");
+  if (key_change_.next) throw SetupError("another key is on its way; try again");
+  const KeyRing::Keys keys = keys_->keys();
+  const uint16_t newest = keys.newest->id();
+  if (const RingKey* const same = keys.with(key.id())) {
+    throw SetupError(
+        *same == key ? fmt::format("the node has key {} already", key_name(key.id()))
+                     : fmt::format("another key of the node has the same id, {}: make a new one", key_name(key.id())));
+  }
+  if (keys.old != nullptr) {
+    if (const auto nodes = nodes_without(newest); !nodes.empty()) {
+      throw SetupError(fmt::format("{} may not have the latest key {} yet: rotate to it there first, or wait {} s",
+                                   nodes_text(nodes), key_name(newest),
+                                   (key_change_.old_until - std::min(now, key_change_.old_until)) / kSecond + 1));
+    }
+    drop_old_key();
+  }
+  key_change_.next.emplace(key);
+  key_change_.next_old_for = old_for;
+  step_keys(now);
+}
+
+bool Node::rotating(Nanos now) {
+  step_keys(now);
+  return key_change_.next.has_value();
+}
+
+void Node::drop_old_key() {
+  keys_->drop_old();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  key_change_.old_until = kNever;
+  key_change_.rounds.clear();
+  for (const auto& worker : workers_) key_change_.rounds.push_back(worker->rounds());
+}
+
+void Node::step_keys(Nanos now) {
+  if (!keys_) return;
+  const KeyRing::Keys keys = keys_->keys();
+  if (keys.old != nullptr && now >= key_change_.old_until) {
+    const auto nodes = nodes_without(keys.newest->id());
+    if (nodes.empty()) {
+      spdlog::info("node {}: key {} is not accepted any more", config_.rank, key_name(keys.old->id()));
+    } else {
+      spdlog::warn("node {}: key {} is not accepted any more, and {} may not have key {}: rotate to it there",
+                   config_.rank, key_name(keys.old->id()), nodes_text(nodes), key_name(keys.newest->id()));
+    }
+    drop_old_key();
+  }
+  std::vector<uint64_t>& rounds = key_change_.rounds;
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    if (workers_[i]->running() && workers_[i]->rounds() < rounds[i] + kRoundsToForget) return;
+  }
+  if (!rounds.empty()) keys_->wipe();
+  rounds.clear();
+  if (!key_change_.next) return;
+  spdlog::info("node {}: key {} is the newest, and key {} is accepted for {} s", config_.rank,
+               key_name(key_change_.next->id()), key_name(keys.newest->id()), key_change_.next_old_for / kSecond);
+  keys_->add(*key_change_.next);
+  key_change_.old_until = now + key_change_.next_old_for;
+  key_change_.next.reset();
+}
+
+// Returns the nodes with a link whose latest hello was sealed with another key. A link that has never been up counts,
+// too.
+std::vector<unsigned> Node::nodes_without(uint16_t key) const {
+  std::vector<unsigned> nodes;
+  for_each_lane([&](const Lane& lane, unsigned) {
+    for (size_t i = 0; i < lane.links(); ++i) {
+      const LinkSnapshot link = lane.link_snapshot(i);
+      const unsigned node = link.rank / ranks_per_node(config_);
+      if (node != config_.rank && link.key != key) nodes.push_back(node);
+    }
+  });
+  std::ranges::sort(nodes);
+  nodes.erase(std::ranges::unique(nodes).begin(), nodes.end());
+  return nodes;
+}
+
+std::optional<Node::KeyFigures> Node::key_figures(Nanos now) const {
+  if (!keys_) return std::nullopt;
+  const KeyRing::Keys keys = keys_->keys();
+  KeyFigures figures;
+  figures.newest = keys.newest->id();
+  figures.waits_for = nodes_without(figures.newest);
+  if (keys.old != nullptr) {
+    figures.old = keys.old->id();
+    figures.old_for = key_change_.old_until - std::min(now, key_change_.old_until);
+  }
+  return figures;
+}
+
+}  // namespace gradlane

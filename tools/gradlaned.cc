@@ -1,12 +1,15 @@
 // gradlaned.cc - the daemon's command line
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -19,6 +22,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "config/accelerator.h"
 #include "config/addresses.h"
 #include "config/choices.h"
@@ -26,6 +30,7 @@
 #include "dataplane/accelerator/daemon.h"
 #include "dataplane/daemon/daemon.h"
 #include "dataplane/daemon/log_file.h"
+#include "dataplane/node/pair_keys.h"
 #include "tools/exit_status.h"
 #include "tools/hosts/machine.h"
 #include "tools/unknown_option.h"
@@ -33,8 +38,9 @@
 
 namespace {
 
-constexpr size_t kHelpIndent = 24;    // column of the descriptions
-constexpr int kLargestPid = 1 << 22;  // the kernel's PID_MAX_LIMIT
+constexpr size_t kHelpIndent = 24;                // column of the descriptions
+constexpr std::chrono::seconds kKeyPatience{60};  // with the program that passes public keys on
+constexpr int kLargestPid = 1 << 22;              // the kernel's PID_MAX_LIMIT
 
 // Throws SetupError if an accelerator's file is one of several. Nodes may share a process, but accelerators may not.
 void check_together(const std::vector<gradlane::AnyConfig>& configs, const std::vector<std::string>& files) {
@@ -55,7 +61,16 @@ int run_all(const std::vector<gradlane::AnyConfig>& configs, const std::vector<p
   }
   std::vector<gradlane::NodeConfig> nodes;
   for (const gradlane::AnyConfig& config : configs) nodes.push_back(std::get<gradlane::NodeConfig>(config));
-  return gradlane::run_daemon(nodes, serving, GRADLANE_RELEASE);
+  std::optional<gradlane::PairKeys> pairs;
+  if (std::ranges::any_of(nodes, [](const auto& it) { return it.key_file == gradlane::kPairKeyFile; })) {
+    if (nodes.size() != 1) throw gradlane::SetupError("auth.key_file -: only for one node");
+    pairs = gradlane::agree_on_keys(nodes.front(), STDIN_FILENO, STDOUT_FILENO, kKeyPatience);
+    // The program that has started the daemon may close its ends of the pipes now.
+    const gradlane::FileDescriptor nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
+    dup2(nothing.get(), STDIN_FILENO);
+    dup2(nothing.get(), STDOUT_FILENO);
+  }
+  return gradlane::run_daemon(nodes, pairs ? &*pairs : nullptr, serving, GRADLANE_RELEASE);
 }
 
 // Removes the log, and its folder if that is empty. The daemon has already removed its sockets. Other files beside the

@@ -236,7 +236,8 @@ void check_calibration(const NodeConfig& config, const std::string& version) {
 
 }  // namespace
 
-int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> serving, const std::string& version) {
+int run_daemon(const std::vector<NodeConfig>& configs, const PairKeys* pairs, std::span<const pid_t> serving,
+               const std::string& version) {
   const ProcessFacts process{version, std::chrono::steady_clock::now()};
   StopSources ends(configs.front().log_file, serving);
   Supervisor supervisor;
@@ -251,7 +252,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, std::span<const pid_t> se
   Jobs jobs;  // one for each node
   Nodes nodes;
   for (const NodeConfig& config : configs) {
-    nodes.push_back(std::make_unique<Node>(config, links, static_cast<unsigned>(nodes.size())));
+    nodes.push_back(std::make_unique<Node>(config, links, static_cast<unsigned>(nodes.size()), pairs));
   }
   links.check_all_have_two_ends();
   for (const auto& node : nodes) node->start(clock_now());

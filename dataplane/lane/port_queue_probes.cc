@@ -49,7 +49,7 @@ void PortQueue::send_probe(const Neighbour& neighbour, const ProbeHeader& header
   rte_mbuf* const mbuf = pool_.allocate();
   if (mbuf == nullptr) return;
   const Packet packet = fresh_packet(mbuf);
-  if (rte_pktmbuf_tailroom(mbuf) >= kFrameBytes + bytes) {
+  if (rte_pktmbuf_tailroom(mbuf) >= kFrameBytes + bytes + (secure_ ? sealed_bytes(EnvelopeKind::kProbe) : 0)) {
     write_probe({packet.data, bytes}, header);
     Flow flow;
     flow.source_mac = setup_.local.mac;

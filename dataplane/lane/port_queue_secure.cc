@@ -36,12 +36,16 @@ void PortQueue::handle_sealed(rte_mbuf* mbuf, ParsedFrame& parsed, Nanos now) no
   } else if (!envelope) {
     (void)is_good(SecureLink::Verdict::kForged, *neighbour);
     note_untagged(mbuf, parsed, *neighbour);
-  } else if (envelope->kind == EnvelopeKind::kData && link == nullptr) {
-    deliver(mbuf, parsed, now);  // only counts why it is dropped
-    return;
-  } else if (envelope->kind == EnvelopeKind::kProbe || link == nullptr) {
+  } else if (envelope->kind == EnvelopeKind::kProbe) {
     opened = open_loose(*neighbour->keys, *envelope, mbuf, parsed);
     if (!opened) (void)is_good(SecureLink::Verdict::kForged, *neighbour);
+  } else if (link == nullptr) {
+    const bool other_worker = ends.neighbour != AddressTable::kNone && ends.lane == nullptr;
+    counters_.add(other_worker ? QueueCounter::kWrongLane : QueueCounter::kNotNeighbour);
+    // A hello may be a replay, so it must not do more than explain why nodes do not meet.
+    if (envelope->kind == EnvelopeKind::kHello && open_loose(*neighbour->keys, *envelope, mbuf, parsed)) {
+      note_stranger(mbuf, parsed, now);
+    }
   } else {
     opened = open_on(*link, *envelope, mbuf, parsed, *neighbour, now);
   }

@@ -121,7 +121,7 @@ size_t Node::packet_bytes(const NodeConfig& config) {
       longest_packet(config.ports, buffer_mtu(config), EthdevPort::may_need_power_of_two_buffers));
 }
 
-Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
+Node::Node(const NodeConfig& config, RingLinks& links, unsigned index, const PairKeys* pairs)
     : config_(config),
       classifier_(config.tos_compressed, config.tos_raw, config.tos_control),
       incarnation_(random_bits()) {
@@ -143,7 +143,7 @@ Node::Node(const NodeConfig& config, RingLinks& links, unsigned index)
   make_ports(links, index);
   agree_on_workers();
   make_lanes();
-  read_keys();
+  read_keys(pairs);
   make_neighbours();
   connect_ports();
   for (unsigned number = 0; number < config_.lanes; ++number) {

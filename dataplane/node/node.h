@@ -19,6 +19,7 @@
 #include "dataplane/lane/port_queue.h"
 #include "dataplane/lane/worker.h"
 #include "dataplane/node/node_trace.h"
+#include "dataplane/node/pair_keys.h"
 #include "dataplane/trainer/choice_reports.h"
 #include "dataplane/trainer/mailbox.h"
 #include "dataplane/trainer/server.h"
@@ -49,8 +50,9 @@ struct NodePort {
 
 class Node {
  public:
-  // Makes everything and starts nothing. `index` must differ between nodes of one process.
-  Node(const NodeConfig& config, RingLinks& links, unsigned index);
+  // Makes everything and starts nothing. `index` must differ between nodes of one process. `pairs`: keys in place of
+  // those in auth.key_file.
+  Node(const NodeConfig& config, RingLinks& links, unsigned index, const PairKeys* pairs = nullptr);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -112,8 +114,10 @@ class Node {
     Nanos old_for = 0;                // time for which the old key is still accepted
     std::vector<unsigned> waits_for;  // nodes that may not have the newest key, as of about 100 ms ago
   };
-  // Returns nothing without security.
+  // Returns nothing without a key of all nodes.
   [[nodiscard]] std::optional<KeyFigures> key_figures(Nanos now) const;
+  // Returns whether this node has a key of its own for each other node. Such keys do not change.
+  [[nodiscard]] bool has_pair_keys() const noexcept { return !pair_keys_.empty(); }
 
   // Probing examines the paths to neighbours. start_probing() does nothing while a run is under way.
   void start_probing(Nanos most, Nanos now);
@@ -153,7 +157,7 @@ class Node {
   void make_neighbours();
   void claim_address();
   void log_addresses(Nanos now);
-  void read_keys();
+  void read_keys(const PairKeys* pairs);
   void connect_ports();
   void connect_lane(unsigned number, unsigned local);
   // ---- node_keys.cc
@@ -173,14 +177,16 @@ class Node {
     return *lanes_[number * ranks_per_node(config_) + local];
   }
   [[nodiscard]] Neighbour* neighbour(unsigned node) noexcept;
+  [[nodiscard]] const KeyRing* keys_of(unsigned node) const noexcept;
   [[nodiscard]] Worker& worker_of(unsigned number) { return *workers_[number % workers_.size()]; }
   [[nodiscard]] PortQueue& queue_to(unsigned node, unsigned number);
 
   const NodeConfig config_;
   const Classifier classifier_;
   const uint64_t incarnation_;
-  std::optional<HostClaim> address_;  // empty if all ports are links inside this machine, or sockets
-  std::unique_ptr<KeyRing> keys_;     // null without security
+  std::optional<HostClaim> address_;                 // empty if all ports are links inside this machine, or sockets
+  std::unique_ptr<KeyRing> keys_;                    // of all nodes; null if there is none
+  std::vector<std::unique_ptr<KeyRing>> pair_keys_;  // by node; empty if keys_ serves all
   // A change of keys.
   struct KeyChange {
     std::optional<RingKey> next;  // becomes the newest key as soon as no worker uses the one that was dropped

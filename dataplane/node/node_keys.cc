@@ -22,13 +22,22 @@ std::string nodes_text(const std::vector<unsigned>& nodes) {
 
 }  // namespace
 
-void Node::read_keys() {
+void Node::read_keys(const PairKeys* pairs) {
   if (config_.security == Security::kNone) return;
+  if (pairs != nullptr) {
+    for (const auto& it : *pairs) pair_keys_.push_back(it ? std::make_unique<KeyRing>(*it) : nullptr);
+    return;
+  }
   keys_ = std::make_unique<KeyRing>(read_key_file(config_.key_file, "auth.key_file " + config_.key_file));
+}
+
+const KeyRing* Node::keys_of(unsigned node) const noexcept {
+  return has_pair_keys() ? pair_keys_[node].get() : keys_.get();
 }
 
 void Node::rotate_key(const RingKey& key, Nanos old_for, Nanos now) {
   step_keys(now);
+  if (has_pair_keys()) throw SetupError("this node has a key for each other node, which lives as long as the daemon");
   if (!keys_) throw SetupError("this node has no key: set security and auth.key_file, and start all nodes again");
   if (key_change_.next) throw SetupError("another key is on its way; try again");
   const KeyRing::Keys keys = keys_->keys();

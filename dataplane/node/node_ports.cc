@@ -42,7 +42,7 @@ void Node::make_neighbours() {
     auto& it = neighbours_.emplace_back(std::make_unique<Neighbour>());
     it->node = node;
     it->ip = config_.nodes[node].ip;
-    it->keys = keys_.get();
+    it->keys = keys_of(node);
     it->configured = config_.nodes[node].mac.has_value();
     if (it->configured) it->mac = pack_mac(*config_.nodes[node].mac);
   }
@@ -119,9 +119,9 @@ void Node::connect_lane(unsigned number, unsigned local) {
     flow.source_port = static_cast<uint16_t>(config_.udp_port + number * ranks + local);
     flow.destination_port = static_cast<uint16_t>(config_.udp_port + number * ranks + rank % ranks);
     std::unique_ptr<SecureLink> secure;
-    if (keys_) {
+    if (const KeyRing* const keys = keys_of(node); keys != nullptr) {
       secure = std::make_unique<SecureLink>(
-          *keys_, config_.security,
+          *keys, config_.security,
           LinkEnds{flow.source_ip, flow.destination_ip, flow.source_port, flow.destination_port});
     }
     own.connect(rank, queue, *neighbour(node), flow, std::move(secure));

@@ -6,14 +6,18 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string_view>
+
+#include "base/error.h"
 
 namespace gradlane {
 namespace {
 
 constexpr std::string_view kLinkLabel = "gradlane link 1";
 constexpr std::string_view kIdLabel = "gradlane key id 1";
+constexpr ssize_t kStartBytes = 12;  // random bytes of a life
 
 // These functions of OpenSSL are deprecated, but those in their place need memory for each hash.
 #pragma GCC diagnostic push
@@ -53,11 +57,27 @@ class Writer {
 
 }  // namespace
 
-Life random_life() {
-  Life life;
-  while (getrandom(life.data(), life.size(), 0) != static_cast<ssize_t>(life.size())) {
+Life first_life() {
+  Life life{};
+  if (getrandom(life.data(), kStartBytes, 0) != kStartBytes) {
+    throw SetupError(std::string("getrandom: ") + std::strerror(errno));
   }
   return life;
+}
+
+uint32_t epoch_of(const Life& life) noexcept {
+  uint32_t epoch = 0;
+  std::memcpy(&epoch, life.data() + kStartBytes, sizeof(epoch));
+  return epoch;
+}
+
+bool of_one_start(const Life& one, const Life& other) noexcept {
+  return std::memcmp(one.data(), other.data(), kStartBytes) == 0;
+}
+
+void begin_epoch(Life& life) noexcept {
+  const uint32_t epoch = epoch_of(life) + 1;
+  std::memcpy(life.data() + kStartBytes, &epoch, sizeof(epoch));
 }
 
 std::string key_name(uint16_t id) {

@@ -11,9 +11,13 @@
 
 namespace gradlane {
 
-// Random bytes that an end of a link chooses at its start.
+// A life of an end of a link: 12 random bytes, which it chooses at its start, and its epoch. The epoch is a number of 4
+// bytes, the least significant one first. It grows when the other end has started again.
 using Life = std::array<uint8_t, 16>;
-[[nodiscard]] Life random_life();
+[[nodiscard]] Life first_life();  // in epoch 0; throws SetupError
+[[nodiscard]] uint32_t epoch_of(const Life& life) noexcept;
+[[nodiscard]] bool of_one_start(const Life& one, const Life& other) noexcept;
+void begin_epoch(Life& life) noexcept;
 
 // The use of a packet. Packets of different kinds have different keys.
 enum class EnvelopeKind : uint8_t { kHello = 1, kData = 2, kProbe = 3 };

@@ -32,7 +32,7 @@ SecureLink::SecureLink(const KeyRing& keys, Security security, const LinkEnds& e
     : ring_(keys),
       security_(security),
       ends_(ends),
-      life_(random_life()),
+      life_(first_life()),
       keys_(keys.keys()),
       sending_(security),
       receiving_(security),
@@ -117,14 +117,20 @@ SecureLink::Opened SecureLink::open_hello(const Envelope& envelope, uint8_t* pac
   if (key == nullptr) return {};
   const size_t text = bytes - sealed_bytes(EnvelopeKind::kHello);
   const auto greeting = load<Greeting>(packet + text);
+  if (is_replay(greeting, envelope.counter)) return {Verdict::kReplayed, 0};
   hellos_.set_key(key->link_key(security_, EnvelopeKind::kHello, greeting.from, {}, ends_.reversed()));
   if (!hellos_.open(envelope, packet, bytes)) return {};
   return {judge(greeting, envelope), text};
 }
 
+bool SecureLink::is_replay(const Greeting& greeting, uint64_t counter) const noexcept {
+  if (!known_ || !of_one_start(greeting.from, neighbour_)) return false;
+  const uint32_t epoch = epoch_of(greeting.from);
+  return epoch < epoch_of(neighbour_) || (epoch == epoch_of(neighbour_) && !window_.is_new(counter));
+}
+
+// Judges an authentic hello that is no replay.
 SecureLink::Verdict SecureLink::judge(const Greeting& greeting, const Envelope& envelope) noexcept {
-  const bool same = known_ && greeting.from == neighbour_;
-  if (same ? !window_.is_new(envelope.counter) : is_retired(greeting.from)) return Verdict::kReplayed;
   if (greeting.met != life_) {
     asked_ = true;
     asker_ = greeting.from;
@@ -132,6 +138,7 @@ SecureLink::Verdict SecureLink::judge(const Greeting& greeting, const Envelope& 
     return Verdict::kUnmet;
   }
   // A late hello does not say which keys the neighbour has now.
+  const bool same = known_ && greeting.from == neighbour_;
   const bool latest = !same || envelope.counter >= heard_;
   if (latest) {
     heard_ = envelope.counter;
@@ -147,13 +154,10 @@ SecureLink::Verdict SecureLink::judge(const Greeting& greeting, const Envelope& 
   return Verdict::kGood;
 }
 
-bool SecureLink::is_retired(const Life& life) const noexcept {
-  const auto end = retired_.begin() + static_cast<ptrdiff_t>(std::min(retired_count_, kRetired));
-  return std::find(retired_.begin(), end, life) != end;
-}
-
 void SecureLink::adopt(const Life& life) noexcept {
-  if (known_) retired_[retired_count_++ % kRetired] = neighbour_;
+  // After another start of the neighbour, no hello counts any more that was for this end as it was before.
+  if (known_ && !of_one_start(life, neighbour_)) begin_epoch(life_);
+  asked_ = false;
   known_ = true;
   neighbour_ = life;
   window_.reset();

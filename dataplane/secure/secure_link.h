@@ -2,7 +2,8 @@
 //
 // Each end chooses a random life when it is made, and says in its hellos which life of the other end it knows. A hello
 // that knows our life is fresh: nobody could have recorded it before. Then its sender's life is adopted, and both lives
-// make the keys of all other packets. A life that another one has replaced never comes back.
+// make the keys of all other packets. If it has replaced another start of the neighbour, our own life gets a new epoch.
+// So hellos of the replaced start, which knew the epoch before, never count again.
 //
 // Keys of the ring may change meanwhile. An end opens packets with each key that it has, and seals them with its newest
 // one as soon as the neighbour has said or shown that it has that, too.
@@ -72,29 +73,26 @@ class SecureLink {
   }
 
  private:
-  static constexpr size_t kRetired = 64;
   static constexpr Nanos kAnswerEvery = kMillisecond;
 
   size_t seal_hello(const RingKey& key, const uint8_t* packet, size_t bytes, const Life& met, uint8_t* out) noexcept;
   [[nodiscard]] Opened open_hello(const Envelope& envelope, uint8_t* packet, size_t bytes) noexcept;
+  [[nodiscard]] bool is_replay(const Greeting& greeting, uint64_t counter) const noexcept;
   [[nodiscard]] Verdict judge(const Greeting& greeting, const Envelope& envelope) noexcept;
   [[nodiscard]] const RingKey& sending_key() const noexcept;
   void follow_keys() noexcept;
   void make_keys() noexcept;
-  [[nodiscard]] bool is_retired(const Life& life) const noexcept;
   void adopt(const Life& life) noexcept;
 
   const KeyRing& ring_;
   const Security security_;
   const LinkEnds ends_;
-  const Life life_;
+  Life life_;
   KeyRing::Keys keys_;
   uint64_t counter_ = 0;  // never reset, so no nonce repeats with any key of this life
   bool known_ = false;    // the neighbour has a life
   Life neighbour_{};
   ReplayWindow window_;
-  std::array<Life, kRetired> retired_{};  // latest earlier lives of the neighbour
-  size_t retired_count_ = 0;
   uint64_t heard_ = 0;      // counter of the neighbour's latest hello
   uint16_t announced_ = 0;  // id of its newest key
   uint16_t used_ = 0;       // id of the key that sealed its latest hello

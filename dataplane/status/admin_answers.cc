@@ -45,6 +45,7 @@ nlohmann::json document_of(const Node& node, const JobWatch& job, const ProcessF
   const NodeFigures figures = node_figures(node, now);
   nlohmann::json document = status_json(figures, process_figures(process));
   if (const auto keys = node.key_figures(now)) document["keys"] = keys_json(*keys);
+  if (node.has_pair_keys()) document["keys"] = {{"pairs", true}};
   document["worth"] = savings_json(job.savings(figures));
   document["worth_total"] = savings_json(job.total(figures));
   return document;

@@ -18,6 +18,7 @@
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/kernel/pci_device.h"
 #include "dataplane/node/key_file.h"
+#include "dataplane/node/pair_keys.h"
 
 namespace gradlane {
 namespace {
@@ -96,6 +97,7 @@ std::string pci_address(const PortConfig& port) { return port.kind == PortConfig
 void check_files(const NodeConfig& config, CheckReport& report) {
   check_user(config.user, report);
   if (config.security == Security::kNone) return;
+  if (config.key_file == kPairKeyFile) return report.ok("keys: agreed on when the daemons start");
   const std::string what = fmt::format("key file {}", config.key_file);
   try {
     (void)read_key_file(config.key_file, "auth.key_file " + config.key_file);

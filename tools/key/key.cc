@@ -42,6 +42,11 @@ int tell(const std::string& error, int status) {
 }
 
 int show(const KeyOptions& options, const nlohmann::json& document) {
+  if (document.contains("keys") && document["keys"].contains("pairs") && !options.json) {
+    fmt::print("node {}: a key for each other node, which lives as long as the daemon\n",
+               document.at("node").get<unsigned>());
+    return 0;
+  }
   if (!document.contains("keys")) return tell("the daemon has no key: its security is none", kExitFailed);
   if (options.json) {
     fmt::print("{}\n", document.at("keys").dump());

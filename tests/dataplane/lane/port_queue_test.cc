@@ -139,6 +139,41 @@ TEST(PortQueue, PacketsWithoutATagAreForged) {
   for (const auto& neighbour : cluster.node(0).neighbours()) EXPECT_EQ(neighbour->untagged.load(), 0U);
 }
 
+// Packets that only look sealed go to a lane of another worker. Whoever sends them alternates between two MAC
+// addresses, as two machines with one address do, and begins them with a hello of a ring with other settings.
+TEST(PortQueue, UnsealedPacketsForAnotherWorkersLaneChangeNothing) {
+  Cluster cluster({.nodes = 2, .played = true, .change = [](NodeConfig& it) {
+                     it.lanes = it.threads = 2;
+                     it.security = Security::kEncrypted;
+                     it.key_file = write_key(std::filesystem::path(it.socket).parent_path());
+                   }});
+  constexpr Envelope kFake{.counter = 7, .key = 0, .kind = EnvelopeKind::kData, .reserved = 0};
+  Bytes frame = from_port(udp(kTosRaw, kPort + 1, 300), kPort + 1);
+  LinkHeader header{};
+  header.magic = kMagic;
+  header.kind = PacketKind::kHello;
+  std::memcpy(frame.data() + kFrameBytes, &header, sizeof(header));
+  std::memcpy(frame.data() + kFrameBytes + 300 - kEnvelopeBytes, &kFake, sizeof(kFake));
+  const Neighbour& neighbour = *cluster.node(0).neighbours()[0];
+  MacAddress other = kTheirMac;
+  other[5] ^= 1;
+  Bytes claim = arp(kOurMac, 2, kTheirIp, kOurIp);
+  cluster.peer().send(claim);
+  for (const size_t at : {size_t{6}, size_t{22}}) std::memcpy(claim.data() + at, other.data(), other.size());
+  for (unsigned i = 0; i < 40; ++i) {
+    if (i == 1) cluster.peer().send(claim);
+    const MacAddress& from = i % 2 == 0 ? kTheirMac : other;
+    std::memcpy(frame.data() + 6, from.data(), from.size());
+    cluster.set_now(cluster.now() + 20 * kMillisecond);
+    cluster.peer().send(frame, 0);
+    (void)cluster.round(0);
+  }
+  EXPECT_EQ(cluster.counted(0, 0, "wrong_lane"), 40U);
+  EXPECT_EQ(cluster.counted(0, "stranger"), 0U);
+  EXPECT_EQ(neighbour.doubled_until.load(), 0U);
+  EXPECT_EQ(neighbour.peer_settings_at.load(), 0U);
+}
+
 TEST(PortQueue, PingsAreAnswered) {
   Cluster cluster(kPlayed);
   (void)cluster.round(0);

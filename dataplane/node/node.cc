@@ -105,13 +105,14 @@ Nanos patience_for(const NodeConfig& config) {
   return std::ranges::any_of(config.ports, in_kernel) ? Idle::kKernelPatience : Idle::kMemoryPatience;
 }
 
-void log(const RingLine& line) {
+spdlog::level::level_enum level_of(const RingLine& line) {
   using Level = RingLine::Level;
-  const auto level = line.level == Level::kInfo      ? spdlog::level::info
-                     : line.level == Level::kWarning ? spdlog::level::warn
-                                                     : spdlog::level::err;
-  spdlog::log(level, "{}", line.text);
+  return line.level == Level::kInfo      ? spdlog::level::info
+         : line.level == Level::kWarning ? spdlog::level::warn
+                                         : spdlog::level::err;
 }
+
+void log(const RingLine& line) { spdlog::log(level_of(line), "{}", line.text); }
 
 }  // namespace
 
@@ -288,6 +289,7 @@ void Node::maintain(Nanos now) {
   for (NodePort& it : ports_) it.port->maintain();
   look_for_wrong_lanes();
   log_addresses(now);
+  limiter_.step(now);
   log_failures(now);
   log_ring(now);
   log_choices(now);
@@ -305,12 +307,12 @@ void Node::log_failures(Nanos now) {
     const RingSnapshot ring = lane.ring_snapshot();
     all.push_back({.rank = lane.rank(), .count = ring.failures, .last = ring.failed, .before = ring.before});
   });
-  for (const RingLine& line : failures_.look(config_.rank, all, now)) log(line);
+  for (const RingLine& line : failures_.look(config_.rank, all, now)) limiter_.log(level_of(line), line.text);
 }
 
 void Node::log_choices(Nanos now) {
   for (const ReportWatch::Line& line : choices_.look(plan_figures(server_->reports()), now)) {
-    spdlog::log(line.warning ? spdlog::level::warn : spdlog::level::info, "{}", line.text);
+    limiter_.log(line.warning ? spdlog::level::warn : spdlog::level::info, line.kind, line.text);
   }
 }
 

@@ -21,6 +21,7 @@
 #include "dataplane/node/node_trace.h"
 #include "dataplane/node/pair_keys.h"
 #include "dataplane/trainer/choice_reports.h"
+#include "dataplane/trainer/log_limiter.h"
 #include "dataplane/trainer/mailbox.h"
 #include "dataplane/trainer/server.h"
 #include "dataplane/watch/admin_socket.h"
@@ -204,6 +205,7 @@ class Node {
   NodeTrace trace_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // index: number * ranks_per_node + local rank
   RingWatch ring_;
+  LogLimiter limiter_;  // of lines about failures and choices, which trainers can cause
   FailureLog failures_;
   ReportWatch choices_;
   Nanos faults_logged_at_ = 0;

@@ -176,7 +176,8 @@ std::vector<ReportWatch::Line> ReportWatch::look(const std::vector<PlanFigures>&
     const auto before = std::span(all).first(i);
     const auto turn = static_cast<size_t>(std::ranges::count_if(before, alike));
     if (!it.settled || !is_new(it, turn, now)) continue;
-    lines.push_back({it.warns, fmt::format("rank {}: {}", it.rank, plan_line(it))});
+    lines.push_back(
+        {it.warns, fmt::format("choices of rank {}", it.rank), fmt::format("rank {}: {}", it.rank, plan_line(it))});
   }
   return lines;
 }

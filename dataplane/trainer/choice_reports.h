@@ -55,6 +55,7 @@ class ReportWatch {
  public:
   struct Line {
     bool warning = false;
+    std::string kind;  // for a LogLimiter, as trainers write parts of the text
     std::string text;
   };
   [[nodiscard]] std::vector<Line> look(const std::vector<PlanFigures>& all, Nanos now);

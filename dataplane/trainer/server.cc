@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/listening_socket.h"
+#include "dataplane/trainer/log_limiter.h"
 #include "dataplane/trainer/session.h"
 
 namespace gradlane {
@@ -81,6 +82,7 @@ class ServerState {
   Slots slots_;
   const CandidatePredictor planning_;
   const PacketRoom packets_;
+  LogLimiter log_;
   std::vector<std::unique_ptr<Session>> sessions_;  // in order of arrival
   std::optional<Nanos> accept_again_;
   bool cannot_accept_ = false;
@@ -113,6 +115,7 @@ void ServerState::watch(int operation, int fd, uint32_t events, void* whom) cons
 }
 
 void ServerState::step(Nanos now) {
+  log_.step(now);
   std::array<epoll_event, kEventsPerStep> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   // Sessions are removed only below, so all sessions in these events exist.
@@ -156,7 +159,9 @@ void ServerState::accept_some(Nanos now) {
     if (errno == ECONNABORTED || errno == EINTR) continue;
     if (errno != EAGAIN) {
       // File descriptors may have run out, for example. The socket stays readable, so it is not watched for some time.
-      if (!cannot_accept_) spdlog::warn("cannot accept trainers on {}: {}", config_.socket, std::strerror(errno));
+      if (!cannot_accept_) {
+        log_.log(spdlog::level::warn, "cannot accept trainers on " + config_.socket + ": " + std::strerror(errno));
+      }
       cannot_accept_ = true;
       watch(EPOLL_CTL_MOD, listener_.fd(), 0, &listener_);
       accept_again_ = now + kAcceptPause;
@@ -167,7 +172,7 @@ void ServerState::accept_some(Nanos now) {
 
 void ServerState::add(FileDescriptor socket, Nanos now) {
   if (sessions_.size() >= kMaxSessions) make_room();
-  auto session = std::make_unique<Session>(config_, slots_, planning_, packets_, std::move(socket), now);
+  auto session = std::make_unique<Session>(config_, slots_, planning_, packets_, log_, std::move(socket), now);
   if (session->gone()) return;
   try {
     watch(EPOLL_CTL_ADD, session->fd(), EPOLLIN | EPOLLRDHUP, session.get());

@@ -16,11 +16,12 @@
 namespace gradlane {
 
 Session::Session(const NodeConfig& config, Slots& slots, const CandidatePredictor& planning, const PacketRoom& packets,
-                 FileDescriptor socket, Nanos now)
+                 LogLimiter& log, FileDescriptor socket, Nanos now)
     : config_(config),
       slots_(slots),
       planning_(planning),
       packets_(packets),
+      log_(log),
       socket_(std::move(socket)),
       deadline_(now + kHelloTime) {
   // The mode of the socket file decides who may connect. The credentials are for log lines and error texts.
@@ -112,7 +113,7 @@ void Session::welcome() {
   std::vector<int> fds = {control_.fd(), trainers_bell_.get()};
   for (const LaneAddress& lane : slots_[*slot_].lanes) fds.push_back(lane.doorbell);
   welcome_ = true;
-  spdlog::info("{} has joined", who());
+  log_.log(spdlog::level::info, who() + " has joined");
   answer(message, fds);
   control_.close_fd();
   trainers_bell_ = {};
@@ -188,7 +189,7 @@ void Session::look_for_faults() {
 
 void Session::cut_off(const std::string& why) {
   if (!socket_) return;
-  spdlog::warn("{} was disconnected{}: {}", who(), unfinished(), why);
+  log_.log(spdlog::level::warn, who() + " was disconnected" + unfinished() + ": " + why);
   (void)send_text(socket_.get(), GL_MSG_GOODBYE, why);
   disconnect();
 }

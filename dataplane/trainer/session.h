@@ -16,6 +16,7 @@
 #include "config/config.h"
 #include "dataplane/trainer/candidate_predictor.h"
 #include "dataplane/trainer/control_tables.h"
+#include "dataplane/trainer/log_limiter.h"
 #include "dataplane/trainer/segment.h"
 #include "dataplane/trainer/session_messages.h"
 #include "dataplane/trainer/session_round.h"
@@ -38,7 +39,7 @@ inline constexpr Nanos kHelloTime = 5 * kSecond;
 class Session {
  public:
   Session(const NodeConfig& config, Slots& slots, const CandidatePredictor& planning, const PacketRoom& packets,
-          FileDescriptor socket, Nanos now);
+          LogLimiter& log, FileDescriptor socket, Nanos now);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -111,6 +112,7 @@ class Session {
   Slots& slots_;
   const CandidatePredictor& planning_;
   const PacketRoom packets_;
+  LogLimiter& log_;
   FileDescriptor socket_;
   ucred peer_{};
   State state_ = State::kNew;

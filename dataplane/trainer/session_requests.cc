@@ -33,7 +33,11 @@ void Session::receive(Nanos now) {
       case Incoming::Kind::kNothing:
         return;
       case Incoming::Kind::kEnd:
-        spdlog::log(slot_ ? spdlog::level::info : spdlog::level::debug, "{} has left{}", who(), unfinished());
+        if (slot_) {
+          log_.log(spdlog::level::info, who() + " has left" + unfinished());
+        } else {
+          spdlog::debug("{} has left", who());
+        }
         return disconnect();
       case Incoming::Kind::kMessage:
         handle(message, now);

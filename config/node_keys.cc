@@ -142,8 +142,9 @@ std::vector<ConfigKey<NodeConfig>> make_node_keys() {
           "what a thread does while no packets arrive: `spin` keeps polling, `yield` gives up the CPU after each poll, "
           "`adaptive` yields and then sleeps"),
       flag_key<C, &C::hugepages>("memory", "hugepages", kAnyNode, "takes memory of packet buffers from hugepages"),
-      size_key<C, kMiB, kMiB << 20, &C::trainer_memory>("memory", "per_trainer", kAnyNode,
-                                                        "limit of the memory that a trainer shares with the daemon"),
+      size_key<C, kMiB, kMiB << 20, &C::trainer_memory>(
+          "memory", "per_trainer", kAnyNode,
+          "limit of the memory that a trainer shares with the daemon, or has freed and still holds"),
       whole_key<C, settings::kWindow.least, settings::kWindow.most, &C::window>(
           "exchange", "window", kAnyNode,
           "limit of packets in flight to a neighbour; with ports of kind `udp`, `net.core.rmem_max` may lower it")

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <algorithm>
@@ -33,12 +34,23 @@ Segment::Segment(const char* name, size_t bytes) : fd_(memfd_create(name, MFD_CL
   if (mapped == MAP_FAILED) fail(bytes, errno);
   base_ = static_cast<uint8_t*>(mapped);
   bytes_ = bytes;
+  // The kernel counts writers that have opened a file, but not the one that made it.
+  const std::string path = "/proc/self/fd/" + std::to_string(fd_.get());
+  FileDescriptor trainers(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  watch_ = FileDescriptor(trainers ? open(path.c_str(), O_RDONLY | O_CLOEXEC) : -1);
+  if (!watch_ || fchmod(fd_.get(), 0) != 0) {
+    const int error = errno;
+    munmap(base_, bytes_);
+    throw SetupError("cannot open shared memory by " + path + ": " + std::strerror(error));
+  }
+  fd_ = std::move(trainers);
   // Asks for huge pages, for fewer TLB misses. The kernel may ignore this.
   (void)madvise(base_, bytes_, MADV_HUGEPAGE);
 }
 
 Segment::Segment(Segment&& other) noexcept
     : fd_(std::move(other.fd_)),
+      watch_(std::move(other.watch_)),
       base_(std::exchange(other.base_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       filled_(std::exchange(other.filled_, 0)) {}
@@ -46,6 +58,7 @@ Segment::Segment(Segment&& other) noexcept
 Segment& Segment::operator=(Segment&& other) noexcept {
   Segment taken(std::move(other));
   std::swap(fd_, taken.fd_);
+  std::swap(watch_, taken.watch_);
   std::swap(base_, taken.base_);
   std::swap(bytes_, taken.bytes_);
   std::swap(filled_, taken.filled_);

@@ -3,14 +3,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "base/file_descriptor.h"
 
 namespace gradlane {
 
-// Shared memory of a trainer. The memfd is sealed against any change of size, so that nothing a trainer does to it
-// makes an access here fail. (A trainer may punch holes; they read as zeros.) The destructor unmaps the memory. Before
-// that, every lane must have stopped using it.
+// Shared memory of a trainer, with two descriptors: the trainer gets one for reading and writing, and by the other one
+// the daemon sees whether any process still holds that one (held_memory.h). Nobody can open the file once more, because
+// its mode is 0; only the daemon's user and root could change that. The memfd is sealed against any change of size, so
+// that nothing a trainer does to it makes an access here fail. (A trainer may punch holes; they read as zeros.) The
+// destructor unmaps the memory. Before that, every lane must have stopped using it.
 class Segment {
  public:
   Segment() = default;
@@ -33,9 +36,12 @@ class Segment {
   // Returns the file descriptor to send to the trainer. The mapping stays after close_fd().
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   void close_fd() noexcept { fd_.reset(); }
+  // Returns the descriptor for reading, which the segment then has no more.
+  [[nodiscard]] FileDescriptor take_watch() noexcept { return std::move(watch_); }
 
  private:
   FileDescriptor fd_;
+  FileDescriptor watch_;
   uint8_t* base_ = nullptr;
   size_t bytes_ = 0;
   size_t filled_ = 0;

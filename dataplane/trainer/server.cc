@@ -116,6 +116,7 @@ void ServerState::watch(int operation, int fd, uint32_t events, void* whom) cons
 
 void ServerState::step(Nanos now) {
   log_.step(now);
+  slots_.look();
   std::array<epoll_event, kEventsPerStep> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   // Sessions are removed only below, so all sessions in these events exist.

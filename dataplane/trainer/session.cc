@@ -145,7 +145,7 @@ void Session::finish_round() {
   state_ = State::kReady;
   if (was == State::kRemoving) {
     used_ -= segments_[current_].bytes();
-    segments_[current_] = {};
+    slots_[*slot_].held.add(segments_[current_], peer_.pid);
   }
   if (!socket_) return detach();
   Segment& segment = segments_[current_];
@@ -222,8 +222,8 @@ void Session::release() {
     report.a = report.b = report.c = 0;
     report.fault.store(TrainerFault::kNone, std::memory_order_release);
   }
-  for (Segment& segment : segments_) segment = {};
-  control_ = {};
+  for (Segment& segment : segments_) slots_[*slot_].held.add(segment, peer_.pid);
+  slots_[*slot_].held.add(control_, peer_.pid);
   completion_.reset();
   slots_[*slot_].taken = slots_[*slot_].leaving = false;
   state_ = State::kGone;

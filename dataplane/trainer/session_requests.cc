@@ -82,16 +82,25 @@ void Session::allocate(const gl_allocate& message) {
   const size_t bytes = message.bytes;
   const size_t page = page_bytes();
   const size_t padding = (page - bytes % page) % page;
-  const size_t left = config_.trainer_memory - used_;
+  HeldMemory& held = slots_[*slot_].held;
+  held.look();
+  const size_t left = config_.trainer_memory - std::min(config_.trainer_memory, used_ + held.bytes());
   const auto free = std::find_if(segments_.begin(), segments_.end(), [](const Segment& segment) { return !segment; });
   if (bytes == 0) return refuse("a segment of 0 bytes");
   if (free == segments_.end()) {
     return refuse("there are " + std::to_string(GL_MAX_SEGMENTS) + " segments already, which is the limit");
   }
+  if (held.count() >= GL_MAX_SEGMENTS) {
+    return refuse("pid " + std::to_string(held.pid()) + " or its children still hold " + std::to_string(held.count()) +
+                  " segments that were freed, which is the limit");
+  }
   if (bytes > left || left - bytes < padding) {
-    return refuse(std::to_string(bytes) + " bytes, rounded up to whole pages, are too many: " + std::to_string(left) +
-                  " of " + std::to_string(config_.trainer_memory) +
-                  " are left for this trainer (raise memory.per_trainer of the daemon)");
+    const std::string why = std::to_string(bytes) +
+                            " bytes, rounded up to whole pages, are too many: " + std::to_string(left) + " of " +
+                            std::to_string(config_.trainer_memory) + " are left";
+    if (held.count() == 0) return refuse(why + " for this trainer (raise memory.per_trainer of the daemon)");
+    return refuse(why + ", because pid " + std::to_string(held.pid()) + " or its children still hold " +
+                  std::to_string(held.bytes()) + " that were freed");
   }
   try {
     *free = Segment("gradlane-segment", bytes + padding);

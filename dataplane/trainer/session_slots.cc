@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 
 namespace gradlane {
 
@@ -25,12 +26,25 @@ std::string Slots::ranks() const {
   return "ranks " + std::to_string(first_rank_) + " to " + std::to_string(last);
 }
 
+// Returns the answer about a slot that is not taken.
+Slots::Answer Slots::answer_for(unsigned slot) const {
+  const HeldMemory& held = slots_[slot].held;
+  if (held.count() < GL_MAX_SEGMENTS) return {Answer::Kind::kYours, slot, {}, 0};
+  return {Answer::Kind::kRefused, 0,
+          "pid " + std::to_string(held.pid()) + ", which has left rank " + std::to_string(rank_of(slot)) +
+              ", or its children still hold " + std::to_string(held.count()) + " segments of shared memory: end them",
+          0};
+}
+
 Slots::Answer Slots::ask(int rank) const {
   using Kind = Answer::Kind;
   if (rank == -1) {
-    const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
-    if (free != slots_.end()) return {Kind::kYours, static_cast<unsigned>(free - slots_.begin()), {}, 0};
+    std::optional<Answer> free;
+    for (unsigned slot = 0; slot < slots_.size() && (!free || free->kind != Kind::kYours); ++slot) {
+      if (!slots_[slot].taken) free = answer_for(slot);
+    }
     const bool soon = std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.leaving; });
+    if (free && (free->kind == Kind::kYours || !soon)) return *free;
     return {soon ? Kind::kSoon : Kind::kRefused, 0, "all trainers of this node are connected already (" + ranks() + ")",
             0};
   }
@@ -42,7 +56,7 @@ Slots::Answer Slots::ask(int rank) const {
             static_cast<uint32_t>(world_)};
   }
   const Slot& slot = slots_[wanted - first_rank_];
-  if (!slot.taken) return {Kind::kYours, wanted - first_rank_, {}, 0};
+  if (!slot.taken) return answer_for(wanted - first_rank_);
   if (!slot.leaving) {
     return {Kind::kRefused, 0, "rank " + std::to_string(rank) + " is taken by pid " + std::to_string(slot.pid), 0};
   }

@@ -7,6 +7,7 @@
 
 #include "collectives/wire.h"
 #include "config/config.h"
+#include "dataplane/trainer/held_memory.h"
 #include "dataplane/trainer/session_round.h"
 
 namespace gradlane {
@@ -18,13 +19,15 @@ struct PacketRoom {
 };
 
 // A node has a slot for each of its trainers. A slot is taken when its trainer's HELLO is accepted, and is free again
-// when no lane touches the trainer's memory any more.
+// when no lane touches the trainer's memory any more. It has no trainer while processes hold GL_MAX_SEGMENTS segments
+// of its memory.
 class Slots {
  public:
   struct Slot {
     bool taken = false;
     bool leaving = false;  // its trainer has gone, but lanes may still touch its memory
     int pid = 0;           // process ID of its trainer
+    HeldMemory held;
     std::vector<LaneAddress> lanes;
   };
 
@@ -43,11 +46,17 @@ class Slots {
   // Returns the slot for a trainer that wants to be `rank`, or any rank if that is -1.
   [[nodiscard]] Answer ask(int rank) const;
 
+  // Frees memory that nobody holds any more. Call it repeatedly.
+  void look() {
+    for (Slot& slot : slots_) slot.held.look();
+  }
+
   [[nodiscard]] Slot& operator[](unsigned slot) noexcept { return slots_[slot]; }
   [[nodiscard]] unsigned rank_of(unsigned slot) const noexcept { return first_rank_ + slot; }
 
  private:
   [[nodiscard]] std::string ranks() const;
+  [[nodiscard]] Answer answer_for(unsigned slot) const;
 
   unsigned node_;
   unsigned first_rank_;

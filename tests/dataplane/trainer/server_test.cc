@@ -6,6 +6,11 @@
 
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "dataplane/trainer/candidate_predictor.h"
 #include "tests/dataplane/trainer/server_fixture.h"
@@ -178,6 +183,84 @@ TEST_F(ServerTest, AllocateAndFree) {
   }
   EXPECT_EQ(lanes_->count(Command::Kind::kAddSegment), 8U);
   EXPECT_EQ(lanes_->count(Command::Kind::kRemoveSegment), 8U);
+}
+
+// Memory counts as long as a descriptor or a mapping of it exists anywhere, and keeps its contents.
+TEST_F(ServerTest, FreedMemoryThatIsHeldCounts) {
+  config_.trainer_memory = size_t{4} << 20;
+  start();
+  const size_t page = static_cast<size_t>(getpagesize());
+  const size_t bytes = config_.trainer_memory / 4 * 3;
+  const std::string refusal =
+      std::to_string(bytes) +
+      " bytes, rounded up to whole pages, are too many: " + std::to_string(config_.trainer_memory - bytes) + " of " +
+      std::to_string(config_.trainer_memory) + " are left, because pid " + std::to_string(getpid()) +
+      " or its children still hold " + std::to_string(bytes) + " that were freed";
+  const RawClient client = welcomed();
+  std::optional<Reply> reply = ask(client, allocate_message(bytes));
+  std::optional<Mapping> mapping(std::in_place, reply->fds[0].get(), page);
+  mapping->base()[1] = 1;  // lanes here write to the first byte
+  EXPECT_EQ(ask(client, free_message(0)).type(), GL_MSG_FREED);
+  EXPECT_EQ(ask(client, allocate_message(bytes)).text(), refusal);
+  reply.reset();  // the mapping is left
+  EXPECT_EQ(ask(client, allocate_message(bytes)).text(), refusal);
+  EXPECT_EQ(mapping->base()[1], 1);
+  EXPECT_EQ(ask(welcomed(), allocate_message(bytes)).type(), GL_MSG_SEGMENT);  // another rank
+  mapping.reset();
+  reply = ask(client, allocate_message(bytes));
+  EXPECT_EQ(reply->type(), GL_MSG_SEGMENT);
+}
+
+TEST_F(ServerTest, MemoryOfATrainerThatHasLeftCounts) {
+  config_.trainers = 1;
+  config_.trainer_memory = size_t{4} << 20;
+  start();
+  const size_t bytes = config_.trainer_memory / 4 * 3;
+  RawClient client = welcomed();
+  std::optional<Reply> reply = ask(client, allocate_message(bytes));
+  client.close();
+  client = welcomed();
+  EXPECT_THAT(ask(client, allocate_message(bytes)).text(), HasSubstr("still hold " + std::to_string(bytes)));
+  EXPECT_EQ(ask(client, allocate_message(bytes / 3)).type(), GL_MSG_SEGMENT);
+  EXPECT_EQ(ask(client, free_message(0)).type(), GL_MSG_FREED);
+  reply.reset();
+  EXPECT_EQ(ask(client, allocate_message(bytes)).type(), GL_MSG_SEGMENT);
+}
+
+TEST_F(ServerTest, NumberOfSegmentsThatAreHeld) {
+  config_.trainers = 1;
+  start();
+  std::vector<Reply> held;
+  RawClient client = welcomed();
+  for (uint32_t i = 0; i < GL_MAX_SEGMENTS; ++i) {
+    held.push_back(ask(client, allocate_message(1)));
+    EXPECT_EQ(ask(client, free_message(0)).type(), GL_MSG_FREED);
+  }
+  const std::string pid = "pid " + std::to_string(getpid());
+  EXPECT_EQ(ask(client, allocate_message(1)).text(),
+            pid + " or its children still hold 64 segments that were freed, which is the limit");
+  client.close();
+  client = connect();
+  for (const int rank : {-1, 1}) {
+    EXPECT_EQ(ask(client, hello_message(rank)).text(),
+              pid + ", which has left rank 1, or its children still hold 64 segments of shared memory: end them");
+  }
+  held.pop_back();
+  EXPECT_EQ(ask(client, hello_message(1)).type(), GL_MSG_WELCOME);
+}
+
+// Nobody but the daemon's user and root can open the memory once more, which the daemon would not see.
+TEST_F(ServerTest, MemoryHasNoAccessRights) {
+  start();
+  const RawClient client = connect();
+  const Reply welcome = ask(client, hello_message());
+  const Reply segment = ask(client, allocate_message(1));
+  for (const int fd : {welcome.fds[0].get(), segment.fds[0].get()}) {
+    struct stat status {};
+    ASSERT_EQ(fstat(fd, &status), 0);
+    EXPECT_EQ(status.st_mode & 07777, 0U);
+    EXPECT_EQ(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDWR);
+  }
 }
 
 TEST_F(ServerTest, AllocateStaysWithinTheLimit) {

@@ -4,6 +4,7 @@ The daemon has node 0 with two trainers, one of which is the attacker, mostly ra
 same process. Its only trainer runs operations all the time, and must not notice anything.
 """
 import contextlib
+import ctypes
 import mmap
 import os
 import random
@@ -15,7 +16,49 @@ import time
 
 from tests.scripts.daemon import raw
 from tests.scripts.daemon.raw import RawTrainer
+from tests.scripts.daemon.stuck_writer import StuckWriter
 from tests.scripts.fixtures.daemons import PATIENCE, Daemon, DaemonTest, Ring, gradlane_package, wait_for
+
+
+PER_TRAINER = 32 << 20
+
+# Lines of one kind that the log may have (dataplane/trainer/log_limiter.h): at once, and in the seconds after that.
+BURST, REFILL, TOLD = 64, 10, 60
+
+
+def most_lines(kinds, begin):
+    """Returns how many lines the log may have of that many kinds, since that time.monotonic()."""
+    seconds = time.monotonic() - begin
+    return kinds * (BURST + seconds / REFILL + seconds / TOLD + 2)
+
+
+def bytes_in_memory(fds):
+    return sum(os.fstat(fd).st_blocks * 512 for fd in fds)
+
+
+def punch(fd, size):
+    """Gives pages of a memfd back to the kernel."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    keep_size, punch_hole = 1, 2
+    assert libc.fallocate(fd, keep_size | punch_hole, ctypes.c_long(0), ctypes.c_long(size)) == 0, ctypes.get_errno()
+
+
+@contextlib.contextmanager
+def repeated(action):
+    """Calls action() again and again in a thread."""
+    stop = threading.Event()
+
+    def run():
+        while not stop.is_set():
+            action()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
 
 
 class Bystander(threading.Thread):
@@ -55,7 +98,8 @@ class HostileTest(DaemonTest):
         for folder in folders:
             folder.mkdir()
         # This codec supports residuals, so the daemon checks where submissions have them.
-        self.victim = Ring(folders[0], 1, trainers=2, lanes=self.lanes, threads=1, codec="fixed:10")
+        self.victim = Ring(folders[0], 1, trainers=2, lanes=self.lanes, threads=1, codec="fixed:10",
+                           memory=f"{{per_trainer: {PER_TRAINER}}}")
         self.other = Ring(folders[1], 1)
         daemon = Daemon(*self.victim.files, *self.other.files)
         self.victim.daemons = self.other.daemons = [daemon]
@@ -223,6 +267,85 @@ class HostileTest(DaemonTest):
         attacker.socket.close()
         self.assert_in_order()
 
+    def test_memory_that_is_kept(self):
+        """A trainer keeps descriptors and mappings of memory that it has freed, or after it has left."""
+        kept, mappings, size = [], [], PER_TRAINER // 16
+        for number in range(40):
+            try:
+                attacker = self.attack()
+            except AssertionError as refused:
+                self.assertIn("still hold 64 segments", str(refused))
+                break
+            kept.append(attacker.control_fd)
+            while (segment := attacker.try_allocate(size)) is not None:
+                kept.append(segment[1])
+                mappings.append(mmap.mmap(segment[1], size))
+                mappings[-1][:] = b"x" * size
+                if len(mappings) % 2:
+                    attacker.free(segment[0])
+            while (segment := attacker.try_allocate(1)) is not None:  # up to the limit of segments
+                kept.append(segment[1])
+            attacker.socket.close()
+        self.assertGreaterEqual(bytes_in_memory(kept), PER_TRAINER)
+        self.assertLessEqual(bytes_in_memory(kept), PER_TRAINER + 65 * os.fstat(kept[0]).st_size)
+        self.assertEqual({memory[size - 1] for memory in mappings}, {ord("x")})
+        # The other rank is not affected. The attacker's rank is free again when nothing is held any more.
+        other = self.attack(0)
+        other.allocate(PER_TRAINER // 2)
+        other.close()
+        for memory in mappings:
+            memory.close()
+        for attacker in self.attackers:
+            attacker.close()
+        self.assert_in_order()
+
+    def test_memory_that_is_locked(self):
+        """A trainer holds the lock of its memory. The daemon does not wait for that lock."""
+        for free in (True, False):
+            attacker = self.attack()
+            segment, fd = attacker.allocate(1 << 20)
+            with StuckWriter(fd) as writer:
+                if writer.why_not:
+                    self.skipTest(writer.why_not)
+                if free:
+                    attacker.free(segment)
+                attacker.socket.shutdown(socket.SHUT_RDWR)
+                self.assert_in_order()
+                self.assertTrue(writer.is_stuck())
+        self.assert_in_order()
+
+    def test_holes_while_operations_run(self):
+        good, attacker = self.victim.open(0), self.attack()
+        number, fd = attacker.allocate(1 << 20)
+        good.resume(0)
+        with repeated(lambda: punch(fd, 1 << 20)):
+            for tag in range(200):
+                request = good.all_reduce(good.zeros(100_000), tag=tag, async_=True)
+                attacker.submit(count=100_000, segment=number, tag=tag)
+                request.wait(PATIENCE)
+                attacker.take_completions()
+        good.close()
+        attacker.socket.close()
+        self.assert_in_order()
+
+    def test_submissions_that_change(self):
+        """Another thread of the trainer changes entries of the ring while lanes read them."""
+        for seed in range(5):
+            noise, attacker = random.Random(seed), self.attack()
+            number, _ = attacker.allocate(1 << 16)
+            first = attacker.at(raw.LANE_HEADER)
+
+            def change(attacker=attacker, noise=noise, first=first):
+                place = first + noise.randrange(raw.SLOTS) * raw.SUBMISSION_BYTES + noise.randrange(raw.SUBMISSION_BYTES)
+                attacker.control[place] = noise.randrange(256)
+
+            with repeated(change):
+                for cookie in range(2000):
+                    attacker.submit(count=100, segment=number, cookie=cookie, tag=cookie)
+                    attacker.take_completions()
+            attacker.socket.shutdown(socket.SHUT_RDWR)
+        self.assert_in_order()
+
     # ---- Messages
 
     def test_messages_that_are_none(self):
@@ -272,6 +395,96 @@ class HostileTest(DaemonTest):
         os.close(writer)
         self.assert_in_order()
         wait_for(lambda: self.daemon.open_files() <= before + 1, "file descriptors are closed")
+
+    def test_descriptors_that_nobody_asked_for(self):
+        attacker = self.attack()
+        before = self.daemon.open_files()
+        plain, huge = os.memfd_create("plain"), None
+        os.ftruncate(plain, 1 << 20)
+        with contextlib.suppress(OSError):
+            huge = os.memfd_create("huge", os.MFD_HUGETLB)
+            os.ftruncate(huge, 2 << 20)
+        files = [*os.pipe(), os.open("/dev/zero", os.O_RDWR), os.open(self.folder, os.O_PATH), plain]
+        files += [] if huge is None else [huge]
+        for fd in files:
+            socket.send_fds(attacker.socket, [struct.pack("<IIQ", raw.ALLOCATE, 0, 1 << 16)], [fd] * 20)
+            answer, fds = attacker.receive()
+            kind, number = struct.unpack_from("<II", answer)
+            self.assertEqual((kind, len(fds)), (raw.SEGMENT, 1))
+            self.assertEqual(os.fstat(fds[0]).st_size, 1 << 16)
+            attacker.free(number)
+            os.close(fd)
+        # The daemon keeps one for each segment that the attacker keeps. The other ring has some for a moment.
+        wait_for(lambda: self.daemon.open_files() <= before + len(files), "file descriptors are closed")
+        attacker.socket.close()
+        self.assert_in_order()
+
+    # ---- The log
+
+    def test_reconnects_with_garbage(self):
+        begin, before = time.monotonic(), len(self.daemon.log().splitlines())
+        messages = [
+            b"", b"abc", struct.pack("<I", 77), struct.pack("<IIIi", raw.HELLO, 1, 1, 1), raw.hello(1)[:-1],
+            struct.pack("<IIIi", raw.HELLO, raw.MAGIC, 7, 1), struct.pack("<IIQ", raw.ALLOCATE, 0, 4096),
+            struct.pack("<IIQ", raw.FREE, 0, 0),
+        ]
+        for number in range(2000):
+            client = raw.connect(self.victim.sockets[0])
+            client.send(messages[number % len(messages)])
+            self.assert_ends(client)
+        for _ in range(150):
+            attacker = self.attack()
+            attacker.socket.send(b"abc")
+            attacker.goodbye()
+            attacker.close()
+        # also one kind for trainers that have joined, and one for those with a rank
+        lines = self.daemon.log().splitlines()[before:]
+        self.assertGreater(len(lines), BURST)
+        self.assertLess(len(lines), most_lines(len(messages) + 2, begin))
+        # Another kind of line is not suppressed.
+        attacker = self.attack()
+        attacker.submit(kind=31)
+        self.assertRegex(attacker.goodbye(), "kind 31")
+        self.assertEqual(len(self.victim.lines("no operation has kind 31")), 1)
+        self.assert_in_order()
+
+    def test_failures_that_differ(self):
+        """Each operation fails by another tag."""
+        begin, good, attacker = time.monotonic(), self.victim.open(0), self.attack()
+        segment, _ = attacker.allocate(1 << 12)
+        for number in range(150):
+            good.resume(0)
+            attacker.submit(kind=raw.RESUME)
+            request = good.all_reduce(good.zeros(100), tag=number, async_=True, timeout=10)
+            for lane in range(self.lanes):
+                attacker.submit(count=100, segment=segment, tag=1_000_000 + number, flags=raw.EXACT, lane=lane,
+                                ends_seen=attacker.read(raw.ENDS, lane))
+            with self.assertRaises(gradlane_package().OperationFailed):
+                request.wait(PATIENCE)
+            attacker.take_completions()
+            time.sleep(0.03)  # the daemon looks every 100 ms, and knows a few causes
+        wait_for(lambda: self.victim.lines("failed: "), "a line about the failures")
+        # One kind for an operation, one for several, and one for the end of the attacker.
+        self.assertLess(len(self.victim.lines("failed: ")), most_lines(3, begin))
+        good.close()
+        attacker.socket.close()
+        self.assert_in_order()
+
+    def test_reports_that_change(self):
+        """A trainer writes new reports on the choices of `auto`, and comes again."""
+        begin = time.monotonic()
+        for number in range(8):
+            attacker = self.attack()
+            rows = b"".join(raw.report(size, f"no\ncodec{number}".encode()) for size in range(raw.MAX_REPORTS // 2))
+            whole = mmap.mmap(attacker.control_fd, os.fstat(attacker.control_fd).st_size)
+            whole[-len(rows):] = rows
+            whole.close()
+            if number == 0:
+                wait_for(lambda: self.victim.lines("no?codec0"), "a line about the choices")
+            time.sleep(0.3)  # the daemon looks every 100 ms
+            attacker.close()
+        self.assertLess(len(self.victim.lines("no?codec")), most_lines(1, begin))
+        self.assert_in_order()
 
     def test_crowd(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -12,12 +12,13 @@ MAGIC, VERSION = 0x4E414C47, 8
 HELLO, WELCOME, ALLOCATE, SEGMENT, FREE, FREED, FIND_CODEC, CODEC, REFUSED, GOODBYE = range(1, 11)
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, BARRIER = range(5)
 CANCEL, RESUME = 32, 33
-SLOTS = 64
+EXACT = 8
+SLOTS, MAX_REPORTS = 64, 64
 CONTROL_BYTES, LANE_HEADER = 128, 192
 SUBMISSION_BYTES, COMPLETION_BYTES = 128, 256
 LANE_BYTES = LANE_HEADER + SLOTS * (SUBMISSION_BYTES + COMPLETION_BYTES)
 WAITING = 64  # offset of a word in the control segment
-SUBMIT_TAIL, COMPLETE_HEAD, SUBMIT_HEAD, COMPLETE_TAIL = 0, 4, 64, 68  # offsets of words in a lane
+SUBMIT_TAIL, COMPLETE_HEAD, SUBMIT_HEAD, COMPLETE_TAIL, ENDS = 0, 4, 64, 68, 76  # offsets of words in a lane
 
 
 def connect(path):
@@ -29,6 +30,11 @@ def connect(path):
 
 def hello(rank=-1):
     return struct.pack("<IIIi", HELLO, MAGIC, VERSION, rank)
+
+
+def report(size, codec):
+    """Returns a gl_report_row about all-reduces of float32 of 2**size bytes."""
+    return struct.pack("<II4BBBHIIQQQdddd64s64s64s", 1, 0, 0, 0, size, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, codec, codec, b"")
 
 
 def text_of(message):
@@ -70,11 +76,21 @@ class RawTrainer:
 
     def allocate(self, size):
         """Allocates a segment. Returns its number and its file descriptor."""
+        answer = self.try_allocate(size)
+        assert answer is not None, f"no segment of {size} bytes"
+        return answer
+
+    def try_allocate(self, size):
+        """The same as allocate(), but returns None if the daemon refuses."""
         self.socket.send(struct.pack("<IIQ", ALLOCATE, 0, size))
         answer, fds = self.receive()
         kind, number = struct.unpack_from("<II", answer)
-        assert kind == SEGMENT, text_of(answer)
-        return number, fds[0]
+        return (number, fds[0]) if kind == SEGMENT else None
+
+    def free(self, number):
+        self.socket.send(struct.pack("<IIQ", FREE, number, 0))
+        answer, _ = self.receive()
+        assert struct.unpack_from("<II", answer) == (FREED, number), answer
 
     def goodbye(self):
         """Waits until the daemon ends the connection, which it must do. Returns the reason that it sent, empty if it

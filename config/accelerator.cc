@@ -95,6 +95,7 @@ std::vector<ConfigKey<AcceleratorConfig>> make_accelerator_keys() {
       other_key<C>(
           "name", "", "user", [](const C& of) { return path_text(of.user); }, "none: the user stays the same",
           "name of a user", kAnyNode, "user that the daemon changes to after it has opened its devices"),
+      flag_key<C, &C::containment>("", "containment", kAnyNode, "as in a node's file"),
       other_key<C>(
           "path", "", "admin", [](const C& of) { return in_quotes(of.admin); }, "`/run/gradlane/accelerator.admin`",
           "up to 107 bytes", kAnyNode, "Unix socket that the daemon makes for `gradlane stats` and `gradlane check`"),

@@ -46,7 +46,8 @@ struct AcceleratorConfig {
   InjectedFaults faults;  // faults in frames that the wire port receives
 
   // ---- Users, sockets and logs.
-  std::string user;  // user that the process becomes after it has all its devices; empty: it keeps its user
+  bool containment = true;  // as in NodeConfig
+  std::string user;         // user that the process becomes after it has all its devices; empty: it keeps its user
   std::string admin = "/run/gradlane/accelerator.admin";
   std::string log = "info";  // trace, debug, info, warn, error
   std::string log_file;      // path, reopened on SIGHUP; empty: standard error

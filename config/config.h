@@ -146,7 +146,8 @@ struct NodeConfig {
 
   // ---- Protection: docs/security.md
   Security security = Security::kNone;
-  std::string key_file;  // file with the ring's key; empty with Security::kNone
+  std::string key_file;     // file with the ring's key; empty with Security::kNone
+  bool containment = true;  // gives up what a running daemon does not need
   std::string user;  // user that the daemon becomes after it has all its devices and sockets; empty: it keeps its user
 
   InjectedFaults faults;

@@ -186,6 +186,10 @@ std::vector<ConfigKey<NodeConfig>> make_node_keys() {
           "name", "", "user", [](const C& of) { return path_text(of.user); }, "none: the user stays the same",
           "name of a user", kAnyNode,
           "user that the daemon changes to after it has opened its devices and sockets ([security.md](security.md))"),
+      flag_key<C, &C::containment>(
+          "", "containment", kAnyNode,
+          "limits system calls and files of the running daemon ([security.md](security.md#on-the-machine)); `false` "
+          "allows debuggers and core dumps"),
   };
   std::ranges::move(fault_keys<C>(), std::back_inserter(keys));
   std::vector<ConfigKey<C>> rest = {

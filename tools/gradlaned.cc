@@ -53,11 +53,11 @@ void check_together(const std::vector<gradlane::AnyConfig>& configs, const std::
   }
 }
 
-int run_all(const std::vector<gradlane::AnyConfig>& configs, const std::vector<pid_t>& serving) {
+int run_all(const std::vector<gradlane::AnyConfig>& configs, const std::vector<pid_t>& serving, bool tidy) {
   if (const auto* const accelerator = std::get_if<gradlane::AcceleratorConfig>(&configs.front())) {
     if (!serving.empty())
       throw gradlane::SetupError("--for: only for nodes, because an accelerator has no trainers to wait for");
-    return gradlane::run_accelerator(*accelerator, GRADLANE_RELEASE);
+    return gradlane::run_accelerator(*accelerator, GRADLANE_RELEASE, tidy);
   }
   std::vector<gradlane::NodeConfig> nodes;
   for (const gradlane::AnyConfig& config : configs) nodes.push_back(std::get<gradlane::NodeConfig>(config));
@@ -70,7 +70,7 @@ int run_all(const std::vector<gradlane::AnyConfig>& configs, const std::vector<p
     dup2(nothing.get(), STDIN_FILENO);
     dup2(nothing.get(), STDOUT_FILENO);
   }
-  return gradlane::run_daemon(nodes, pairs ? &*pairs : nullptr, serving, GRADLANE_RELEASE);
+  return gradlane::run_daemon(nodes, pairs ? &*pairs : nullptr, serving, GRADLANE_RELEASE, tidy);
 }
 
 // Removes the log, and its folder if that is empty. The daemon has already removed its sockets. Other files beside the
@@ -78,7 +78,8 @@ int run_all(const std::vector<gradlane::AnyConfig>& configs, const std::vector<p
 void remove_log(const std::string& log_file) {
   std::error_code ignored;
   std::filesystem::remove(log_file, ignored);
-  std::filesystem::remove(std::filesystem::path(log_file).parent_path(), ignored);
+  // Unlike std::filesystem::remove(), this does not try first to remove a file, which containment may refuse.
+  (void)rmdir(std::filesystem::path(log_file).parent_path().c_str());
 }
 
 struct Options {
@@ -200,7 +201,7 @@ int run(int argc, char** argv) {
   spdlog::set_level(spdlog::level::from_str(level));
   if (!launcher.empty())
     spdlog::info("the rank is that of the launcher, {}, because the addresses do not determine it", launcher);
-  const int code = run_all(configs, options.serving);
+  const int code = run_all(configs, options.serving, options.tidy);
   spdlog::shutdown();
   if (options.tidy && code == 0) remove_log(log_file);
   std::_Exit(code);

@@ -35,6 +35,8 @@ test_packages=(
   # programs in a terminal; systemd-analyze for the service's unit; the dissector; objdump, to see where instructions
   # are
   tmux systemd tshark binutils
+  # the calls of daemons
+  strace
   # format, types, style and spelling
   clang-format mypy python3-flake8 codespell
 )

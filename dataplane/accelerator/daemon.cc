@@ -21,6 +21,7 @@
 #include "dataplane/accelerator/packet/vnet_port.h"
 #include "dataplane/accelerator/watch.h"
 #include "dataplane/accelerator/worker.h"
+#include "dataplane/daemon/containment.h"
 #include "dataplane/daemon/privileges.h"
 #include "dataplane/daemon/signals.h"
 #include "dataplane/daemon/supervisor.h"
@@ -111,11 +112,24 @@ void check_wire_is_free(const AcceleratorConfig& config) {
       name, address, config.file, config.interface));
 }
 
+// Returns the files that the daemon makes. Some are "".
+std::vector<std::string> files_of(const AcceleratorConfig& config, const Port& host, const Port& wire) {
+  return {config.admin, config.admin + ".lock", host.socket_file(), wire.socket_file()};
+}
+
+ContainmentNeeds needs_of(const AcceleratorConfig& config, const Port& host, const Port& wire, bool removes_log) {
+  ContainmentNeeds needs{
+      .files = files_of(config, host, wire), .log_file = config.log_file, .removes_log = removes_log};
+  needs.add(config.host);
+  needs.add(config.wire);
+  return needs;
+}
+
 // Gives up root's rights. Everything that needs them has been done.
 void drop_privileges(const Privileges& privileges, const AcceleratorConfig& config, const Port& host,
                      const Port& wire) {
   if (!privileges.active()) return;
-  const std::vector<std::string> files = {config.admin, config.admin + ".lock", host.socket_file(), wire.socket_file()};
+  const std::vector<std::string> files = files_of(config, host, wire);
   for (const std::string& path : files) privileges.give(path);
   privileges.give(config.log_file);
   privileges.drop();
@@ -159,7 +173,7 @@ size_t accelerator_packet_bytes(const AcceleratorConfig& config) {
                                   longest_frame(config, EthdevPort::may_need_power_of_two_buffers));
 }
 
-int run_accelerator(const AcceleratorConfig& config, const std::string& version) {
+int run_accelerator(const AcceleratorConfig& config, const std::string& version, bool removes_log) {
   const ProcessFacts process{version, Clock::now()};
   const Signals signals(config.log_file);
   Supervisor supervisor;
@@ -186,6 +200,7 @@ int run_accelerator(const AcceleratorConfig& config, const std::string& version)
   worker.start(config.core ? static_cast<int>(*config.core) : -1);
   log_start(config);
   drop_privileges(privileges, config, *host, *wire);
+  const Containment containment = contain(needs_of(config, *host, *wire, removes_log), config.containment);
 
   supervisor.ready();
 

@@ -4,7 +4,7 @@
 
 namespace gradlane {
 
-int run_accelerator(const AcceleratorConfig& config, const std::string&) {
+int run_accelerator(const AcceleratorConfig& config, const std::string&, bool) {
   throw SetupError(config.file + ": mode: accelerator: this gradlaned was built without it (-Daccelerator=false)");
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 #include <memory>
 
 #include "base/error.h"
@@ -17,6 +18,7 @@
 #include "config/calibration_use.h"
 #include "config/choices.h"
 #include "config/devargs.h"
+#include "dataplane/daemon/containment.h"
 #include "dataplane/daemon/device_list.h"
 #include "dataplane/daemon/housekeeping.h"
 #include "dataplane/daemon/privileges.h"
@@ -110,6 +112,20 @@ void drop_privileges(const Privileges& privileges, const Nodes& nodes) {
   privileges.drop();
   for (const auto& node : nodes) look_ahead(*node);
   spdlog::info("running as user {} from now on, without capabilities", nodes.front()->config().user);
+}
+
+// Gives up what the running daemon does not need, unless a node does without.
+Containment contain_nodes(const Nodes& nodes, bool removes_log) {
+  ContainmentNeeds needs;
+  needs.log_file = nodes.front()->config().log_file;
+  needs.removes_log = removes_log;
+  bool wanted = true;
+  for (const auto& node : nodes) {
+    wanted &= node->config().containment;
+    std::ranges::copy(node->files(), std::back_inserter(needs.files));
+    for (const PortConfig& port : node->config().ports) needs.add(port);
+  }
+  return contain(needs, wanted);
 }
 
 // Events from outside that end the daemon: signals, and the end of the processes that it serves.
@@ -237,7 +253,7 @@ void check_calibration(const NodeConfig& config, const std::string& version) {
 }  // namespace
 
 int run_daemon(const std::vector<NodeConfig>& configs, const PairKeys* pairs, std::span<const pid_t> serving,
-               const std::string& version) {
+               const std::string& version, bool removes_log) {
   const ProcessFacts process{version, std::chrono::steady_clock::now()};
   StopSources ends(configs.front().log_file, serving);
   Supervisor supervisor;
@@ -280,6 +296,7 @@ int run_daemon(const std::vector<NodeConfig>& configs, const PairKeys* pairs, st
     serve_metrics(*node, *jobs.back(), process);
   }
   drop_privileges(privileges, nodes);
+  const Containment containment = contain_nodes(nodes, removes_log);
   Housekeeping housekeeping(nodes, jobs);
   supervisor.ready();
   std::string lost;

@@ -20,6 +20,7 @@ constexpr const char* kLeast =
 constexpr const char* kEveryKey = R"(
 log: trace
 admin: /tmp/with space/"accelerator" \2.admin
+containment: false
 user: grad-lane_1
 faults: {drop: 1%, duplicate: 0.1%, reorder: 0.02, corrupt: 1, delay: 12.5%, delay_time: 3ms, seed: 0xffffffffffffffff}
 worker: {core: 3, idle: spin}
@@ -129,7 +130,8 @@ void check(const std::string& before, std::initializer_list<Row> rows) {
 }
 
 const std::string kRootKeys =
-    "mode, host, wire, codec, mtu, tos, udp_port, repack, connections, memory, worker, faults, user, admin, log, "
+    "mode, host, wire, codec, mtu, tos, udp_port, repack, connections, memory, worker, faults, user, containment, "
+    "admin, log, "
     "log_file";
 
 TEST(AcceleratorFaults, KeysOfTheOtherModeAreNamedAsSuch) {

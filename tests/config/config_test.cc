@@ -47,6 +47,7 @@ memory: {hugepages: true, per_trainer: 3MiB}
 exchange: {window: 4096, operations: 7, max_tensor: 1000, queue_target: 33}
 timeouts: {peer: 1500ms, start: 2min, operation: 3h, shutdown: 0s, min_rto: 70us}
 auth: {key_file: /etc/a "b".key}
+containment: false
 user: grad-lane_1
 faults: {drop: 1%, duplicate: 0.1%, reorder: 0.02, corrupt: 1, delay: 12.5%, delay_time: 3ms, seed: 0xffffffffffffffff}
 metrics: "[fd00::1]:9400"
@@ -176,6 +177,7 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(config.admin, "/tmp/other.sock");
   EXPECT_EQ(config.key_file, "/etc/a \"b\".key");
   EXPECT_EQ(config.user, "grad-lane_1");
+  EXPECT_FALSE(config.containment);
   EXPECT_EQ(fields(config.faults), std::tuple(0.01, 0.001, 0.02, 1.0, 0.125, 3 * kMillisecond, UINT64_MAX));
   EXPECT_EQ(config.metrics, (IpPort{*parse_address("fd00::1"), 9400}));
   EXPECT_TRUE(config.telemetry);

@@ -41,7 +41,8 @@ void check(const std::string& before, std::initializer_list<Row> rows) {
 constexpr std::string_view kRootKeys =
     "mode, rank, nodes, trainers, local_reduce, verify, socket, admin, codec, strategies, strategy, calibration, plan, "
     "mtu, "
-    "segments, udp_port, tos, ports, workers, memory, exchange, timeouts, security, auth, user, faults, metrics, "
+    "segments, udp_port, tos, ports, workers, memory, exchange, timeouts, security, auth, user, containment, faults, "
+    "metrics, "
     "telemetry, "
     "log, log_file";
 

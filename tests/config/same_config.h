@@ -30,10 +30,11 @@ inline auto fields(const InjectedFaults& faults) {
 
 inline auto fields(const AcceleratorConfig& config) {
   const auto& [file, host, wire, interface, superpackets, mtu, codec, tos_compressed, tos_wire, udp_port, repack,
-               repack_hold, connections, memory, hugepages, idle, core, faults, user, admin, log, log_file] = config;
+               repack_hold, connections, memory, hugepages, idle, core, faults, containment, user, admin, log,
+               log_file] = config;
   return std::tuple(fields(host), fields(wire), interface, superpackets, mtu, codec.name(), tos_compressed, tos_wire,
-                    udp_port, repack, repack_hold, connections, memory, hugepages, idle, core, fields(faults), user,
-                    admin, log, log_file);
+                    udp_port, repack, repack_hold, connections, memory, hugepages, idle, core, fields(faults),
+                    containment, user, admin, log, log_file);
 }
 
 inline bool same(const AcceleratorConfig& a, const AcceleratorConfig& b) { return fields(a) == fields(b); }

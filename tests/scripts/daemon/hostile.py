@@ -17,7 +17,7 @@ import time
 from tests.scripts.daemon import raw
 from tests.scripts.daemon.raw import RawTrainer
 from tests.scripts.daemon.stuck_writer import StuckWriter
-from tests.scripts.fixtures.daemons import PATIENCE, Daemon, DaemonTest, Ring, gradlane_package, wait_for
+from tests.scripts.fixtures.daemons import COUNTED, PATIENCE, Daemon, DaemonTest, Ring, gradlane_package, wait_for
 
 
 PER_TRAINER = 32 << 20
@@ -99,7 +99,7 @@ class HostileTest(DaemonTest):
             folder.mkdir()
         # This codec supports residuals, so the daemon checks where submissions have them.
         self.victim = Ring(folders[0], 1, trainers=2, lanes=self.lanes, threads=1, codec="fixed:10",
-                           memory=f"{{per_trainer: {PER_TRAINER}}}")
+                           memory=f"{{per_trainer: {PER_TRAINER}}}", **COUNTED)
         self.other = Ring(folders[1], 1)
         daemon = Daemon(*self.victim.files, *self.other.files)
         self.victim.daemons = self.other.daemons = [daemon]

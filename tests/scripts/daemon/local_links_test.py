@@ -212,7 +212,7 @@ class LocalLinksTest(DaemonTest):
             self.finish(ring)
 
     def test_memif_clients_that_are_gone_before_they_are_greeted(self):
-        ring = self.ring(2, "memif", timeouts=DEATH_TIMEOUTS)
+        ring = self.ring(2, "memif", timeouts=DEATH_TIMEOUTS, **daemons.COUNTED)
         contexts = self.open_all(ring)
         self.check_all_reduce(contexts)
         server = ring.daemons[0]

@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 from tests.scripts.fixtures import networks, rings
+from tests.scripts.fixtures.contained import is_contained
 from tests.scripts.fixtures.nobody import USER, copies
 from tests.scripts.fixtures.waiting import PATIENCE
 from lab.net.spaces import run
@@ -157,6 +158,8 @@ def check_already_the_user(args, folder, entry):
     config = write_config(folder, USER)
     with One(args, config, *as_nobody()) as daemon:
         check_threads(daemon.process.pid, entry)
+        rings.wait_for(lambda: is_contained(daemon.process.pid), "containment")
+        assert as_user(entry.pw_uid, entry.pw_gid, OPEN_FILES, daemon.process.pid) == "PermissionError"
     result = subprocess.run([*as_nobody("net_raw"), args.gradlaned, "--config", config], capture_output=True, text=True,
                             timeout=PATIENCE)
     assert result.returncode == 2 and "started as 'nobody' with capabilities" in result.stderr, result

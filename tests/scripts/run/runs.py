@@ -58,11 +58,12 @@ class Run:
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
-            try:
-                if self.mark.encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
+            # A daemon's environment can only be read by root, but its command line by all.
+            for file, mark in (("environ", self.mark), ("cmdline", self.folder)):
+                with contextlib.suppress(OSError):
+                    if mark.encode() in (entry / file).read_bytes():
+                        found.append(int(entry.name))
+                        break
         return found
 
     def pid_of(self, text):

@@ -15,6 +15,7 @@ import time
 import unittest
 import unittest.mock
 
+from tests.scripts.fixtures.contained import is_contained
 from tests.scripts.fixtures.ports import free_port
 
 TRAINER = pathlib.Path(__file__).with_name("trainer.py")
@@ -149,6 +150,7 @@ class Jobs(Case):
         self.assertEqual(job.ask("init()"), ["ok None"] * 2)
         daemons = job.daemons()
         self.assertEqual(len(daemons), 1, "one for both")
+        wait_for(lambda: is_contained(daemons[0]), "containment")
         self.assertEqual(job.ask("reduce(100000)"), ["ok 2.0"] * 2)
         # A second group uses the same daemon. Nothing is started for it.
         self.assertEqual(job.ask("dist.destroy_process_group()"), ["ok None"] * 2)

@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/read_file.h"
 #include "config/values.h"
 #include "config/words.h"
 
@@ -24,13 +22,9 @@ constexpr size_t kLongestDevice = 1000;
 }  // namespace
 
 std::string read_config_file(const std::string& path, const char* what) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  std::string text(kMaxConfigBytes + 1, '\0');  // one byte more, to find out whether the file is too long
-  if (file) {
-    text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-    if (std::ferror(file.get()) == 0) return text;
-  }
-  throw SetupError(fmt::format("{}: cannot read the {}: {}", path, what, std::strerror(errno)));
+  FileText file = read_file(path, kMaxConfigBytes + 1);  // one byte more, to find out whether the file is too long
+  if (file.fault.empty()) return std::move(file.text);
+  throw SetupError(fmt::format("{}: cannot read the {}: {}", path, what, file.fault));
 }
 
 const YamlNode* accelerator_mode(const YamlNode& tree) {

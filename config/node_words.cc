@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
+#include <utility>
 
+#include "base/read_file.h"
 #include "base/socket_folders.h"
 #include "config/common_sections.h"
 #include "config/faults.h"
@@ -25,13 +23,10 @@ constexpr const char* kSlurmNames[] = {"SLURM_JOB_NODELIST", "SLURM_NODELIST"};
 // ---- Hosts
 
 std::string read_host_file(const std::string& path, const std::string& where) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  std::string text(kMaxConfigBytes + 1, '\0');  // one byte more, to see that it is too long
-  if (!file) refuse_word(where, fmt::format("cannot read {}: {}", path, std::strerror(errno)));
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) refuse_word(where, fmt::format("cannot read {}: {}", path, std::strerror(errno)));
-  if (text.size() > kMaxConfigBytes) refuse_word(where, fmt::format("{} is too long for a list of hosts", path));
-  return text;
+  FileText file = read_file(path, kMaxConfigBytes + 1);  // one byte more, to see that it is too long
+  if (!file.fault.empty()) refuse_word(where, fmt::format("cannot read {}: {}", path, file.fault));
+  if (file.text.size() > kMaxConfigBytes) refuse_word(where, fmt::format("{} is too long for a list of hosts", path));
+  return std::move(file.text);
 }
 
 std::vector<Host> slurm_hosts(const Environment& environment, const std::string& where) {

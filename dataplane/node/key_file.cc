@@ -59,7 +59,7 @@ bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 }  // namespace
 
 RingKey read_key_file(const std::string& path, const std::string& name) {
-  return read_key_file(FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), name);
+  return read_key_file(FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)), name);
 }
 
 RingKey read_key_file(const FileDescriptor& file, const std::string& name) {

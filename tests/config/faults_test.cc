@@ -1,12 +1,15 @@
 // faults_test.cc - tests of the messages about wrong configuration files, and of the lines and columns that they name
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "config/accelerator.h"
+#include "config/calibration_file.h"
 #include "config/loader.h"
 #include "config/yaml_tree.h"
 #include "tests/thorough.h"
@@ -401,9 +404,17 @@ TEST(Faults, FilesThatCannotBeRead) {
   };
   EXPECT_EQ(fault("/nonexistent/n.yaml"),
             "/nonexistent/n.yaml: cannot read the configuration: No such file or directory");
-  EXPECT_EQ(fault("/"), "/: cannot read the configuration: Is a directory");
-  EXPECT_EQ(fault("/dev/zero"), "/dev/zero: the file is too long, allowed: 1048576 bytes");
-  EXPECT_EQ(fault("/dev/null"), "/dev/null:1:1: the file sets nothing, needed: rank and nodes");
+  EXPECT_EQ(fault("/"), "/: cannot read the configuration: it is not a regular file; put the text into one");
+  EXPECT_EQ(fault("/dev/zero"),
+            "/dev/zero: cannot read the configuration: it is not a regular file; put the text into one");
+  // A pipe without a writer must not stop a daemon's start.
+  const std::filesystem::path pipe = std::filesystem::path(testing::TempDir()) / "gradlane-config-pipe";
+  std::filesystem::remove(pipe);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(fault(pipe.c_str()),
+            pipe.string() + ": cannot read the configuration: it is not a regular file; put the text into one");
+  EXPECT_THROW((void)load_calibration(pipe), SetupError);
+  std::filesystem::remove(pipe);
 }
 
 }  // namespace

@@ -183,7 +183,7 @@ TEST(NodeWords, Sources) {
             "--nodes @mpi:alpha: mpirun does not tell its processes the hosts: name them as for mpirun, --nodes "
             "HOST,HOST,... or --nodes @HOSTFILE, or because this is a SLURM job, --nodes @slurm");
   EXPECT_EQ(nodes("@/nowhere/h"), "--nodes @/nowhere/h: cannot read /nowhere/h: No such file or directory");
-  EXPECT_TRUE(nodes("@/").starts_with("--nodes @/: cannot read /: "));
+  EXPECT_TRUE(nodes("@/").starts_with("--nodes @/: cannot read /: it is not a regular file"));
   EXPECT_EQ(nodes("@"), "--nodes @: no file name after @, allowed: @FILE, @slurm");
   EXPECT_EQ(nodes(""), "--nodes: no hosts, allowed: HOST,HOST,..., @FILE, @slurm");
 }

@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/read_file.h"
 
 namespace gradlane {
 namespace {
@@ -100,16 +99,10 @@ Profile parse_profile(std::string_view text, const std::string& file) {
 }
 
 Profile load_profile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text;
-  std::array<char, 65536> piece;
-  // Reads to the end and does not ask for the size, because files such as /dev/zero have none.
-  while (in.read(piece.data(), piece.size()) || in.gcount() > 0) {
-    text.append(piece.data(), static_cast<size_t>(in.gcount()));
-    if (text.size() > kMostBytes) throw SetupError(path + ": is not a profile: it has more than 16 MiB");
-  }
-  if (!in.eof()) throw SetupError(path + ": cannot be read");
-  return parse_profile(text, path);
+  const FileText file = read_file(path, kMostBytes + 1);
+  if (!file.fault.empty()) throw SetupError(path + ": cannot read the profile: " + file.fault);
+  if (file.text.size() > kMostBytes) throw SetupError(path + ": is not a profile: it has more than 16 MiB");
+  return parse_profile(file.text, path);
 }
 
 }  // namespace gradlane

@@ -4,20 +4,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 #include "base/error.h"
+#include "base/read_file.h"
 #include "tools/admin/json_fields.h"
 
 namespace gradlane {
+namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 30;
+
+}  // namespace
 
 std::vector<TrainerSpan> read_spans(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw SetupError(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+  FileText read = read_file(path, kMostBytes + 1);
+  if (!read.fault.empty()) throw SetupError(fmt::format("cannot read {}: {}", path, read.fault));
+  if (read.text.size() > kMostBytes) throw SetupError(fmt::format("{}: has more than 1 GiB of spans", path));
+  std::istringstream file(std::move(read.text));
   std::vector<TrainerSpan> spans;
   std::string line;
   while (std::getline(file, line)) {

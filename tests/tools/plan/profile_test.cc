@@ -2,6 +2,9 @@
 #include "tools/plan/profile.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
 
 #include "base/error.h"
 
@@ -66,6 +69,11 @@ TEST(Profile, SaysWhatIsWrong) {
   EXPECT_EQ(fault_of(R"({"name": "n\u001b[2J"})"), "p.json: name: has control characters");
   EXPECT_THROW((void)load_profile("/nowhere"), SetupError);
   EXPECT_THROW((void)load_profile("/dev/zero"), SetupError);
+  const std::filesystem::path pipe = std::filesystem::path(testing::TempDir()) / "gradlane-profile-pipe";
+  std::filesystem::remove(pipe);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW((void)load_profile(pipe), SetupError);  // it does not wait for a writer
+  std::filesystem::remove(pipe);
 }
 
 }  // namespace

@@ -207,7 +207,8 @@ std::vector<ConfigKey<NodeConfig>> make_node_keys() {
       other_key<C>(
           "path", "", "log_file", [](const C& of) { return path_text(of.log_file); }, "none: standard error", "path",
           kAnyNode,
-          "file to which the daemon appends its log and all that would go to standard error; SIGHUP reopens it"),
+          "file to which the daemon appends its log and all that would go to standard error; SIGHUP reopens it. A "
+          "symbolic link is refused"),
   };
   std::ranges::move(rest, std::back_inserter(keys));
   return keys;

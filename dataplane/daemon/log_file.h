@@ -6,7 +6,8 @@
 namespace gradlane {
 
 // Redirects standard error to the end of this file, including what DPDK writes. Creates the file if necessary. A
-// further call with the same path opens the file that has this name now. Does nothing if `path` is empty. Throws
+// further call with the same path opens the file that has this name now. The file must be a regular one or a character
+// device, and no link. Does nothing if `path` is empty. Throws
 // SetupError and then changes nothing.
 void open_log(const std::string& path);
 

@@ -6,6 +6,7 @@ Also tests daemons that end with other processes and then remove their files. Ne
 """
 
 import argparse
+import os
 import pathlib
 import signal
 import subprocess
@@ -17,14 +18,15 @@ from tests.scripts.fixtures import rings
 
 def write_config(folder, **settings):
     config = folder / "node.yaml"
-    lines = ["rank: 0", "nodes: [{rank: 0, ip: 10.77.0.1}]", f"socket: {folder}/n.sock"]
-    config.write_text("\n".join(lines + [f"{key}: {value}" for key, value in settings.items()]) + "\n")
+    settings = {"rank": 0, "nodes": "[{rank: 0, ip: 10.77.0.1}]", "socket": f"{folder}/n.sock", **settings}
+    config.write_text("".join(f"{key}: {value}\n" for key, value in settings.items()))
     return str(config)
 
 
 class Daemon:
-    def __init__(self, gradlaned, config):
-        self.process = subprocess.Popen([gradlaned, "--config", config], stderr=subprocess.PIPE, text=True)
+    def __init__(self, gradlaned, config, **variables):
+        self.process = subprocess.Popen([gradlaned, "--config", config], stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, **variables})
 
     def __enter__(self):
         return self
@@ -73,6 +75,40 @@ def a_start_that_fails(gradlaned, folder):
     config = write_config(folder, log_file=folder / "none" / "x.log")
     result = subprocess.run([gradlaned, "--config", config], capture_output=True, text=True, timeout=rings.PATIENCE)
     assert result.returncode == 2 and "log_file: cannot open" in result.stderr, result
+
+
+def files_that_are_refused(gradlaned, folder):
+    """Checks that the log goes to no file that a link names, at the start and later, and that no pipe stops the start.
+    """
+    target, link, pipe = folder / "target", folder / "link", folder / "pipe"
+    target.write_text("precious\n")
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    for path, says in ((link, "is a symbolic link"), (pipe, "No such device or address"), (folder, "Is a directory")):
+        result = subprocess.run([gradlaned, "--config", write_config(folder, log_file=path)], capture_output=True,
+                                text=True, timeout=rings.PATIENCE)
+        assert result.returncode == 2 and says in result.stderr and str(path) in result.stderr, result
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    result = subprocess.run([gradlaned, "--config", write_config(folder, log_file=pipe)], capture_output=True, text=True,
+                            timeout=rings.PATIENCE)
+    os.close(reader)
+    assert result.returncode == 2 and f"{pipe} is not a regular file" in result.stderr, result
+    log = folder / "gradlane.log"
+    with Daemon(gradlaned, write_config(folder, log_file=log)) as daemon:
+        rings.wait_for(has(log, "node 0 of 1"), "a start")
+        log.rename(folder / "old")
+        log.symlink_to(target)
+        daemon.process.send_signal(signal.SIGHUP)
+        rings.wait_for(has(folder / "old", f"{log} is a symbolic link"), "a warning")
+        assert daemon.end(signal.SIGTERM)[0] == 0
+    assert target.read_text() == "precious\n"
+    # The folder of the log may be a link, and devices are taken.
+    (folder / "logs").symlink_to(folder)
+    for path in (folder / "logs" / "other.log", pathlib.Path("/dev/null")):
+        with Daemon(gradlaned, write_config(folder, log_file=path)) as daemon:
+            rings.wait_for((folder / "n.sock").exists, "a start")
+            assert daemon.end(signal.SIGTERM) == (0, ""), path
+    assert has(folder / "other.log", "ended")()
 
 
 def without_a_file(gradlaned, folder):
@@ -124,7 +160,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlaned")
     args = parser.parse_args()
-    for case in (rotated, a_start_that_fails, without_a_file, with_processes):
+    for case in (rotated, a_start_that_fails, files_that_are_refused, without_a_file, with_processes):
         with tempfile.TemporaryDirectory() as folder:
             case(args.gradlaned, pathlib.Path(folder))
         print(f"ok {case.__name__}", flush=True)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -46,6 +47,31 @@ std::string memory_of_node(int node, size_t megabytes) {
   for (int i = 0; i < node; ++i) text += "0,";
   return text + std::to_string(megabytes);
 }
+
+// A private folder for what DPDK makes at its start: dpdk/rte, in which it puts nothing with these options. DPDK's
+// default for users other than root is /tmp/dpdk, which another user may have made.
+class RuntimeFolder {
+ public:
+  RuntimeFolder() {
+    if (const char* const before = std::getenv(kVariable)) before_ = before;
+    if (mkdtemp(path_.data()) == nullptr) return;
+    made_ = true;
+    setenv(kVariable, path_.c_str(), 1);
+  }
+  ~RuntimeFolder() {
+    if (!made_) return;
+    for (const char* const below : {"/dpdk/rte", "/dpdk", ""}) rmdir((path_ + below).c_str());
+    before_ ? setenv(kVariable, before_->c_str(), 1) : unsetenv(kVariable);
+  }
+  RuntimeFolder(const RuntimeFolder&) = delete;
+  RuntimeFolder& operator=(const RuntimeFolder&) = delete;
+
+ private:
+  static constexpr const char* kVariable = "RUNTIME_DIRECTORY";
+  std::string path_ = "/tmp/gradlane-dpdk-" + std::to_string(getpid()) + "-XXXXXX";
+  std::optional<std::string> before_;
+  bool made_ = false;
+};
 
 // Returns the error text after EAL has refused to start.
 std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages& hugepages,
@@ -113,6 +139,7 @@ void start_eal(const EalOptions& options) {
   int parsed = 0;
   std::string messages;
   {
+    const RuntimeFolder folder;
     EalMessages heard;
     parsed = rte_eal_init(static_cast<int>(argv.size() - 1), argv.data());
     messages = heard.errors();

@@ -2,7 +2,8 @@
 """Tests a log file in place of standard error: SIGHUP reopens it after a rotation, and a start that fails writes to
 both.
 
-Also tests daemons that end with other processes and then remove their files. Needs no rights.
+Also tests daemons that end with other processes and then remove their files, what a daemon leaves in folders that users
+share. Needs no rights.
 """
 
 import argparse
@@ -111,6 +112,17 @@ def files_that_are_refused(gradlaned, folder):
     assert has(folder / "other.log", "ended")()
 
 
+def nothing_of_dpdk(gradlaned, folder):
+    """Checks that DPDK makes no folder where other users could have made it first, and leaves none."""
+    runtime = folder / "runtime"
+    runtime.mkdir()
+    with Daemon(gradlaned, write_config(folder), RUNTIME_DIRECTORY=str(runtime)) as daemon:
+        rings.wait_for((folder / "n.sock").exists, "a start")
+        left = [*runtime.iterdir(), *pathlib.Path("/tmp").glob(f"gradlane-dpdk-{daemon.process.pid}-*")]
+        assert not left, left
+        assert daemon.end(signal.SIGTERM)[0] == 0
+
+
 def without_a_file(gradlaned, folder):
     """Checks that SIGHUP without a log file ends the daemon as SIGTERM does, and leaves no files."""
     with Daemon(gradlaned, write_config(folder)) as daemon:
@@ -160,7 +172,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlaned")
     args = parser.parse_args()
-    for case in (rotated, a_start_that_fails, files_that_are_refused, without_a_file, with_processes):
+    for case in (rotated, a_start_that_fails, files_that_are_refused, without_a_file, with_processes, nothing_of_dpdk):
         with tempfile.TemporaryDirectory() as folder:
             case(args.gradlaned, pathlib.Path(folder))
         print(f"ok {case.__name__}", flush=True)

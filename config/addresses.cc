@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "config/devices.h"
 #include "config/values.h"
 
 namespace gradlane {
@@ -106,6 +107,12 @@ size_t ip_udp_bytes(const NodeConfig& config) noexcept {
 
 bool all_on_loopback(const NodeConfig& config) noexcept {
   return std::ranges::all_of(config.nodes, [](const NodeAddress& node) { return is_loopback(address_of(node)); });
+}
+
+bool uses_network(const NodeConfig& config) noexcept {
+  return !all_on_loopback(config) && std::ranges::any_of(config.ports, [](const PortConfig& port) {
+    return port.kind != PortConfig::Kind::kRing && !is_memif(port) && !is_vhost(port) && !is_virtio(port);
+  });
 }
 
 size_t most_segments(const NodeConfig& config) noexcept {

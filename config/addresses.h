@@ -50,6 +50,8 @@ inline constexpr uint32_t kStrangerIp = 0xf0fffffe;  // address in frames of a s
 [[nodiscard]] size_t ip_udp_bytes(const NodeConfig& config) noexcept;
 // Returns whether all nodes have addresses of loopback.
 [[nodiscard]] bool all_on_loopback(const NodeConfig& config) noexcept;
+// Returns whether packets go through a network, and not only through memory or the loopback interface of this machine.
+[[nodiscard]] bool uses_network(const NodeConfig& config) noexcept;
 // Returns the most datagrams in which a packet of the exchange goes; 1: packets are no longer than a datagram.
 [[nodiscard]] size_t most_segments(const NodeConfig& config) noexcept;
 

@@ -146,8 +146,9 @@ struct NodeConfig {
 
   // ---- Protection: docs/security.md
   Security security = Security::kNone;
-  std::string key_file;     // file with the ring's key; empty with Security::kNone
-  bool containment = true;  // gives up what a running daemon does not need
+  bool security_chosen = false;  // the configuration names `security` or a key
+  std::string key_file;          // file with the ring's key; empty with Security::kNone
+  bool containment = true;       // gives up what a running daemon does not need
   std::string user;  // user that the daemon becomes after it has all its devices and sockets; empty: it keeps its user
 
   InjectedFaults faults;

@@ -153,6 +153,7 @@ void read_protection(const Section& root, NodeConfig& config) {
     if (const auto file = section->need("key_file")) config.key_file = file->text(kLongestPath).value_or("");
   }
   const auto security = root.find("security");
+  config.security_chosen = security || section;
   if (!config.key_file.empty()) config.security = Security::kAuthenticated;
   if (security) {
     if (const auto choice = security->choice(kSecurityWords)) config.security = static_cast<Security>(*choice);

@@ -125,8 +125,8 @@ def run_rank(args):
 
 def measure(args, name):
     nodes, mebibytes, options = RINGS[name]
-    command = [args.gradlane, "run", "--link", "udp", "-n", nodes, *options, "--strategies", "ring", "--no-prefix",
-               "--", args.python, "-u", __file__, "--codec", *args.codec, "--floats", mebibytes << 18]
+    command = [args.gradlane, "run", "--link", "udp", "-n", nodes, *options, "--strategies", "ring", "--security", "none",
+               "--no-prefix", "--", args.python, "-u", __file__, "--codec", *args.codec, "--floats", mebibytes << 18]
     if args.data:
         command += ["--data", args.data.resolve()]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "client" / "python"), "OMP_NUM_THREADS": "1",

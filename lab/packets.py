@@ -148,7 +148,7 @@ def measure(batch, context):
         found = on_a_veth_pair(context, kind, mtu)
         command = f"gradlaned with {DEVICES[kind]} at both ends of a veth pair; python -m lab.packets"
     else:
-        options = ["-n", 2, "--link", kind, "--mtu", mtu]
+        options = ["-n", 2, "--link", kind, "--security", "none", "--mtu", mtu]
         found, = jobs.results(context, options, "lab.packets", spec_of(context))
         command = f"gradlane run {' '.join(map(str, options))} -- python -m lab.packets"
     bench = [context.gradlane, "bench", "exchange", "--codec", "raw", "--mtu", packet_bytes(kind, mtu) + HEADERS, "--json"]

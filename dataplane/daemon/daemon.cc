@@ -288,6 +288,12 @@ int run_daemon(const std::vector<NodeConfig>& configs, const PairKeys* pairs, st
       spdlog::warn("node {}: telemetry: true has no effect; use metrics: 127.0.0.1:9400, or gradlane stats",
                    config.rank);
     }
+    if (!config.security_chosen && uses_network(config)) {
+      spdlog::warn(
+          "node {}: packets are neither authenticated nor encrypted: set security and auth.key_file, or security: none "
+          "if only you can use this network",
+          config.rank);
+    }
     jobs.push_back(std::make_unique<JobWatch>(*node));
     const auto answer = [&it = *node, &job = *jobs.back(), &process](AdminRequest& request) {
       return answer_admin(it, job, process, request, clock_now);

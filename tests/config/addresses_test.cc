@@ -54,6 +54,22 @@ TEST(Addresses, OfIpv6) {
   EXPECT_EQ(udp_port_of(config, config.nodes[1]), 18400);
 }
 
+TEST(Addresses, WhichNodesUseANetwork) {
+  const auto uses = [](const char* first, const char* second, const std::string& port) {
+    return uses_network(config_of(std::string("{rank: 0, ip: ") + first + "}, {rank: 1, ip: " + second + "}",
+                                  "ports: [" + port + "]\n"));
+  };
+  EXPECT_TRUE(uses("10.0.0.1", "10.0.0.2", "{udp: auto}"));
+  EXPECT_TRUE(uses("127.0.0.1", "10.0.0.2", "{udp: auto}"));
+  EXPECT_TRUE(uses("\"fd00::1\"", "\"fd00::2\"", "{udp: auto}"));
+  EXPECT_TRUE(uses("10.0.0.1", "10.0.0.2", "{device: 'net_af_packet0,iface=eth0'}"));
+  EXPECT_TRUE(uses("10.0.0.1", "10.0.0.2", "{pci: '0000:03:00.0'}"));
+  EXPECT_FALSE(uses("127.0.0.1", "127.0.0.2", "{udp: auto}"));
+  EXPECT_FALSE(uses("10.0.0.1", "10.0.0.2", "{ring: link0}"));
+  EXPECT_FALSE(uses("10.0.0.1", "10.0.0.2", "{device: 'net_memif0,role=server,id=0,socket=/tmp/m.sock'}"));
+  EXPECT_FALSE(uses("10.0.0.1", "10.0.0.2", "{device: 'net_vhost0,iface=/tmp/v.sock,client=1,queues=1'}"));
+}
+
 TEST(Addresses, MetricsAtThatOfTheNode) {
   const char* const more = "ports: [{udp: auto}]\nmetrics: node:9400\n";
   const auto text = [more](const char* nodes) { return address_text(*config_of(nodes, more).metrics); };

@@ -185,6 +185,13 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(config.log_file, "/var/log/\"x\" y.log");
 }
 
+TEST(Config, KnowsWhetherSecurityWasChosen) {
+  EXPECT_FALSE(parse_config(two_nodes(), "").security_chosen);
+  for (const char* const chosen : {"security: none", "auth: {key_file: /x}"}) {
+    EXPECT_TRUE(parse_config(two_nodes(chosen), "").security_chosen) << chosen;
+  }
+}
+
 TEST(Config, TextReadsToTheSame) {
   for (const std::string& text : {std::string(kEveryKey), two_nodes(), two_nodes("socket: \"null\"\nlog: warn"),
                                   two_nodes("auth: {key_file: \"~\"}\nuser: \"true\"\nfaults: {delay: 100%}"),

@@ -40,7 +40,8 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   links.add("--rate", "RATE", options.rate, "Rate of links (veth, udp, accelerator): 200mbit, 1gbit");
   links.flag("--ipv6", options.ipv6, "With udp: use IPv6 addresses");
   links.flag("--inside", options.inside, "With veth, udp: run it in the nodes' namespaces");
-  links.add("--security", "WORD", options.security, "none, authenticated, encrypted, encrypted-128 (none)");
+  links.add("--security", "WORD", options.security,
+            "none, authenticated, encrypted, encrypted-128 (none; udp\nwithout namespaces: authenticated)");
   links.add("--accelerator", "KIND", options.accelerator, "With that link: gradlane, or none to compare (gradlane)");
   links.add("--repack", "on|off", options.repack, "Accelerators combine small packets (on)");
 

@@ -130,9 +130,8 @@ std::string run_config(const RunSettings& plan, unsigned node, const std::string
   if (plan.strategies != std::vector{StrategyId{}}) {
     text += fmt::format("strategies: ['{}']\n", fmt::join(strategy_names(plan.strategies), "', '"));
   }
-  if (plan.security != "none") {
-    text += fmt::format("security: {}\nauth: {{key_file: '{}'}}\n", plan.security, key_file(folder));
-  }
+  text += fmt::format("security: {}\n", plan.security);
+  if (plan.security != "none") text += fmt::format("auth: {{key_file: '{}'}}\n", key_file(folder));
   text += plan.nodes == 1 ? "ports: []\n" : "ports:\n";
   if (plan.link == RunSettings::Link::kUdp) {
     if (plan.nodes > 1) text += "  - {udp: auto}\n";

@@ -249,6 +249,14 @@ void check_lanes(const RunSettings& plan) {
   }
 }
 
+// Returns `security` of the nodes. Any user of this machine can send packets to sockets of its loopback interface, so
+// they have a key by default. No other link has packets of other users.
+std::string plan_security(const RunOptions& options, const RunSettings& plan) {
+  const bool shared = plan.link == RunSettings::Link::kUdp && !plan.has_namespaces() && plan.nodes > 1;
+  if (options.security.empty()) return shared ? "authenticated" : "none";
+  return parse_name("--security", options.security, {"none", "authenticated", "encrypted", "encrypted-128"});
+}
+
 // Draws a job whose ports are free. After kDraws tries, takes the last one.
 void draw_job(RunSettings& plan) {
   for (unsigned tries = 0; tries < kDraws; ++tries) {
@@ -273,7 +281,7 @@ RunSettings make_run_settings(const RunOptions& options) {
   plan.mtu = parse_number("--mtu", options.mtu, plan.mtu, plan.ipv6 ? kMinIpv6Mtu : kMinIpMtu,
                           plan.link == RunSettings::Link::kUdp ? kMaxIpMtu : kMaxFrameMtu);
   plan.idle = parse_name("--idle", options.idle, {"adaptive", "spin", "yield"});
-  plan.security = parse_name("--security", options.security, {"none", "authenticated", "encrypted", "encrypted-128"});
+  plan.security = plan_security(options, plan);
   plan.timeout = parse_timeout(options.timeout);
   plan.log = parse_name("--log", options.log, {"warn", "trace", "debug", "info", "error"});
   plan.keep_configs = options.keep_configs;

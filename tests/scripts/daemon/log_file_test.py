@@ -3,7 +3,7 @@
 both.
 
 Also tests daemons that end with other processes and then remove their files, what a daemon leaves in folders that users
-share. Needs no rights.
+share, and its warning without a key. Needs no rights.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from tests.scripts.fixtures import rings
+from tests.scripts.fixtures import ports, rings
 
 
 def write_config(folder, **settings):
@@ -123,6 +123,21 @@ def nothing_of_dpdk(gradlaned, folder):
         assert daemon.end(signal.SIGTERM)[0] == 0
 
 
+def a_warning_without_a_key(gradlaned, folder):
+    """Checks that a daemon says at its start that others may send it packets, unless the user has decided so."""
+    says = "packets are neither authenticated nor encrypted"
+    nodes = "[{rank: 0, ip: %s}, {rank: 1, ip: %s}]"
+    for first, second, settings, warned in (
+            ("192.0.2.1", "192.0.2.2", {}, True), ("192.0.2.1", "192.0.2.2", {"security": "none"}, False),
+            ("127.0.0.1", "127.0.0.2", {}, False)):
+        config = write_config(folder, ports="[{udp: any}]", udp_port=ports.free_port(), nodes=nodes % (first, second),
+                              **settings)
+        with Daemon(gradlaned, config) as daemon:
+            rings.wait_for((folder / "n.admin").exists, "a start")
+            status, text = daemon.end(signal.SIGTERM)
+        assert status == 0 and text.count(says) == warned, text
+
+
 def without_a_file(gradlaned, folder):
     """Checks that SIGHUP without a log file ends the daemon as SIGTERM does, and leaves no files."""
     with Daemon(gradlaned, write_config(folder)) as daemon:
@@ -172,7 +187,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gradlaned")
     args = parser.parse_args()
-    for case in (rotated, a_start_that_fails, files_that_are_refused, without_a_file, with_processes, nothing_of_dpdk):
+    for case in (rotated, a_start_that_fails, files_that_are_refused, without_a_file, with_processes, nothing_of_dpdk,
+                 a_warning_without_a_key):
         with tempfile.TemporaryDirectory() as folder:
             case(args.gradlaned, pathlib.Path(folder))
         print(f"ok {case.__name__}", flush=True)

@@ -57,6 +57,16 @@ class ConfigsTest(RunCase):
                      "mtu: 1500", "workers: {lanes: 2, threads: 2, idle: yield}", "log: info"):
             self.assertIn(line, texts[2].splitlines())
 
+    def test_security(self):
+        """Checks that sockets of the loopback interface have a key, unless the user says otherwise."""
+        for options, word in ((("--link", "udp"), "authenticated"), (("--link", "udp", "--ipv6"), "authenticated"),
+                              (("--link", "udp", "--security", "none"), "none"), (("--link", "memif"), "none"),
+                              (("--link", "udp", "--security", "encrypted"), "encrypted")):
+            for text in self.kept_configs("-n", "2", *options):
+                self.assertIn(f"security: {word}", text.splitlines())
+                self.assertEqual("auth: {key_file: " in text, word != "none")
+        self.assertIn("security: none", self.kept_configs("-n", "1", "--link", "udp")[0].splitlines())
+
     def test_metrics(self):
         texts = self.kept_configs("-n", "3", "--link", "ring", "--metrics", "64001")
         for node, text in enumerate(texts):

@@ -157,6 +157,7 @@ struct NodeConfig {
   std::string socket;             // path of the trainers' socket, which the daemon makes
   std::string admin;              // path of the socket for `gradlane stats` and `gradlane check`
   std::optional<IpPort> metrics;  // TCP address for Prometheus and `gradlane top`; absent: none
+  std::string metrics_socket;     // path of a Unix socket in place of `metrics`, or empty
   bool telemetry = false;         // has no effect; release 0.3 will refuse it
   std::string log = "info";       // trace, debug, info, warn, error
   std::string log_file;           // path, reopened on SIGHUP; empty: standard error

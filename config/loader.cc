@@ -187,12 +187,20 @@ void read_sockets(const Section& root, NodeConfig& config) {
       config.admin.size(), kLongestSocket));
 }
 
-// Reads `metrics`. "node:9400" stands for this node's address, so that one file can serve all nodes.
+// Reads `metrics`. A path is that of a Unix socket. "node:9400" stands for this node's address, so that one file can
+// serve all nodes.
 void read_metrics(const Section& root, NodeConfig& config, bool identity) {
   const auto value = root.find("metrics");
   if (!value) return;
   static constexpr std::string_view kNode = "node:";
   const std::string& text = value->node().text;
+  if (text.starts_with('/')) {
+    config.metrics_socket = value->text(kLongestSocket).value_or("");
+    if (config.metrics_socket == config.socket || config.metrics_socket == config.admin) {
+      value->fault("this is the path of `socket` or `admin`, allowed: a different one");
+    }
+    return;
+  }
   const auto port =
       text.starts_with(kNode) ? parse_decimal(std::string_view(text).substr(kNode.size()), 1, 65535) : std::nullopt;
   if (value->node().kind != YamlNode::Kind::kScalar || !port) {

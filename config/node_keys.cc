@@ -196,10 +196,11 @@ std::vector<ConfigKey<NodeConfig>> make_node_keys() {
 
       other_key<C>(
           "address", "", "metrics",
-          [](const C& of) { return of.metrics ? in_quotes(address_text(*of.metrics)) : std::string(); }, "off",
-          "`ADDRESS:PORT`, `\"[IPV6]:PORT\"`, `node:PORT`", kAnyNode,
+          [](const C& of) { return of.metrics ? in_quotes(address_text(*of.metrics)) : path_text(of.metrics_socket); },
+          "off", "`ADDRESS:PORT`, `\"[IPV6]:PORT\"`, `node:PORT`, `/PATH` up to 107 bytes", kAnyNode,
           "address where the daemon answers HTTP requests of Prometheus and of `gradlane top` on other machines "
-          "([monitoring.md](monitoring.md)); `node` is this node's `ip`, with ports of kind `udp`"),
+          "([monitoring.md](monitoring.md)); `node` is this node's `ip`, with ports of kind `udp`; `/PATH` is a Unix "
+          "socket"),
       flag_key<C, &C::telemetry>("", "telemetry", kAnyNode, "has no effect, and will be refused by 0.3; use `metrics`"),
       other_key<C>(
           "word", "", "log", [](const C& of) { return of.log; }, "`info`", "`trace`, `debug`, `info`, `warn`, `error`",

@@ -178,7 +178,8 @@ std::optional<IpAddress> Value::host_ip() const {
 }
 
 std::optional<IpPort> Value::ip_port() const {
-  static constexpr std::string_view kAllowed = "ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\", or node:PORT";
+  static constexpr std::string_view kAllowed =
+      "ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\"; node:PORT; or /PATH of a Unix socket";
   const std::string* const text = scalar("an address and a port", kAllowed);
   if (text == nullptr) return std::nullopt;
   const auto address = parse_ip_port(*text);

@@ -226,7 +226,7 @@ void shut_down(Housekeeping& housekeeping, const Nodes& nodes, StopSources& ends
 // Serves metrics for Prometheus and `gradlane top`, if they are configured.
 void serve_metrics(Node& node, const JobWatch& job, const ProcessFacts& process) {
   const NodeConfig& config = node.config();
-  if (!config.metrics) return;
+  if (!config.metrics && config.metrics_socket.empty()) return;
   const auto document = [&node, &job, &process](HttpDocument which) {
     if (which == HttpDocument::kStats) return stats_text(node, job, process, clock_now()) + "\n";
     const MetricsFormat format =
@@ -234,12 +234,15 @@ void serve_metrics(Node& node, const JobWatch& job, const ProcessFacts& process)
     const NodeFigures figures = node_figures(node, clock_now());
     return metrics_document(figures, process_figures(process), job.total(figures), format);
   };
-  node.set_metrics(std::make_unique<MetricsServer>(
-      *config.metrics,
-      MetricsServer::Types{content_type(MetricsFormat::kText), content_type(MetricsFormat::kOpenMetrics),
-                           "application/json"},
-      document));
-  spdlog::info("node {}: metrics at http://{}/metrics", config.rank, address_text(*config.metrics));
+  const MetricsServer::Types types{content_type(MetricsFormat::kText), content_type(MetricsFormat::kOpenMetrics),
+                                   "application/json"};
+  if (config.metrics) {
+    node.set_metrics(std::make_unique<MetricsServer>(*config.metrics, types, document));
+    spdlog::info("node {}: metrics at http://{}/metrics", config.rank, address_text(*config.metrics));
+  } else {
+    node.set_metrics(std::make_unique<MetricsServer>(config.metrics_socket, types, document));
+    spdlog::info("node {}: metrics at {}", config.rank, config.metrics_socket);
+  }
 }
 
 // Throws SetupError if the configured calibration is not valid here. Figures of another host, or old ones, would be
@@ -259,7 +262,8 @@ int run_daemon(const std::vector<NodeConfig>& configs, const PairKeys* pairs, st
   Supervisor supervisor;
   const Privileges privileges(user_of(configs));
   for (const NodeConfig& config : configs) {
-    for (const std::string& path : {config.socket, config.admin}) privileges.prepare_folder_of(path);
+    for (const std::string& path : {config.socket, config.admin, config.metrics_socket})
+      privileges.prepare_folder_of(path);
   }
   for (const NodeConfig& config : configs) check_calibration(config, version);
   start_dpdk(configs);
@@ -284,15 +288,15 @@ int run_daemon(const std::vector<NodeConfig>& configs, const PairKeys* pairs, st
     if (const std::string warning = choices_warning(config); !warning.empty()) {
       spdlog::warn("node {}: {}", config.rank, warning);
     }
-    if (config.telemetry) {
-      spdlog::warn("node {}: telemetry: true has no effect; use metrics: 127.0.0.1:9400, or gradlane stats",
-                   config.rank);
-    }
     if (!config.security_chosen && uses_network(config)) {
       spdlog::warn(
           "node {}: packets are neither authenticated nor encrypted: set security and auth.key_file, or security: none "
           "if only you can use this network",
           config.rank);
+    }
+    if (config.telemetry) {
+      spdlog::warn("node {}: telemetry: true has no effect; use metrics: 127.0.0.1:9400, or gradlane stats",
+                   config.rank);
     }
     jobs.push_back(std::make_unique<JobWatch>(*node));
     const auto answer = [&it = *node, &job = *jobs.back(), &process](AdminRequest& request) {

@@ -259,6 +259,9 @@ void Node::make_server() {
 
 std::vector<std::string> Node::files() const {
   std::vector<std::string> paths = {config_.socket, config_.socket + ".lock", config_.admin, config_.admin + ".lock"};
+  if (const std::string& metrics = config_.metrics_socket; !metrics.empty()) {
+    paths.insert(paths.end(), {metrics, metrics + ".lock"});
+  }
   for (const NodePort& it : ports_) paths.push_back(it.port->socket_file());
   return paths;
 }

@@ -45,11 +45,21 @@ FileDescriptor listen_at(const IpPort& address) {
 }  // namespace
 
 MetricsServer::MetricsServer(const IpPort& address, Types types, Source source)
+    : MetricsServer(listen_at(address), nullptr, std::move(types), std::move(source)) {}
+
+MetricsServer::MetricsServer(const std::string& path, Types types, Source source)
+    : MetricsServer({}, std::make_unique<ListeningSocket>(path, ListeningSocket::Kind::kStream, "metrics"),
+                    std::move(types), std::move(source)) {
+  file_->open();
+}
+
+MetricsServer::MetricsServer(FileDescriptor tcp, std::unique_ptr<ListeningSocket> file, Types types, Source source)
     : types_(std::move(types)),
       source_(std::move(source)),
-      listener_(listen_at(address)),
+      tcp_(std::move(tcp)),
+      file_(std::move(file)),
       server_(
-          listener_.get(),
+          file_ != nullptr ? file_->fd() : tcp_.get(),
           {.name = "the metrics' socket",
            .most_request = kMostHttpRequest,
            .answer = [this](const ClientServer::Request& request) { return answer(request.so_far, request.sender); },
@@ -63,7 +73,7 @@ void MetricsServer::step(Clock::time_point now) {
 uint16_t MetricsServer::port() const {
   sockaddr_storage storage{};
   socklen_t bytes = sizeof(storage);
-  if (getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return 0;
+  if (getsockname(tcp_.get(), reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return 0;
   sockaddr_in address{};  // both address types have the port at the same offset
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
   std::memcpy(&address, &storage, sizeof(address));

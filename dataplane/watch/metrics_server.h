@@ -4,17 +4,20 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/file_descriptor.h"
+#include "base/listening_socket.h"
 #include "config/config.h"
 #include "dataplane/watch/client_server.h"
 #include "dataplane/watch/http_request.h"
 
 namespace gradlane {
 
-// A TCP server. GET and HEAD of /metrics and /stats return the document, all other requests an error. Then the
-// connection closes, see ClientServer. Each document is made at most once per kFresh, however many clients ask for it.
+// A server at a TCP address or a Unix socket. GET and HEAD of /metrics and /stats return the document, all other
+// requests an error. Then the connection closes, see ClientServer. Each document is made at most once per kFresh,
+// however many clients ask for it.
 class MetricsServer {
  public:
   using Clock = ClientServer::Clock;
@@ -24,6 +27,8 @@ class MetricsServer {
 
   // Serves clients from now on. Port 0 means any free port. Throws SetupError with the reason if it cannot listen.
   MetricsServer(const IpPort& address, Types types, Source source);
+  // Does the same at a Unix socket. The file has mode 0660 and is removed at the end.
+  MetricsServer(const std::string& path, Types types, Source source);
 
   [[nodiscard]] int fd() const noexcept { return server_.fd(); }
   void step(Clock::time_point now = Clock::now());
@@ -36,6 +41,7 @@ class MetricsServer {
     Clock::time_point made;
     bool there = false;
   };
+  MetricsServer(FileDescriptor tcp, std::unique_ptr<ListeningSocket> file, Types types, Source source);
   [[nodiscard]] const std::string& document(HttpDocument which);
   [[nodiscard]] std::optional<ServerAnswer> answer(std::string_view so_far, ClientServer::Sender sender);
 
@@ -43,7 +49,9 @@ class MetricsServer {
   const Source source_;
   Clock::time_point now_;
   std::array<Document, kHttpDocuments> documents_;
-  FileDescriptor listener_;
+  // One of these two listens.
+  FileDescriptor tcp_;
+  std::unique_ptr<ListeningSocket> file_;
   ClientServer server_;
 };
 

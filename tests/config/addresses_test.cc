@@ -84,6 +84,21 @@ TEST(Addresses, MetricsAtThatOfTheNode) {
             "n.yaml:2:41: nodes[1].rank: rank 0 is already used by nodes[0].rank, allowed: different ones");
 }
 
+TEST(Addresses, MetricsAtAUnixSocket) {
+  const auto config = [](const std::string& metrics) {
+    return config_of("{rank: 0, ip: 10.0.0.1}", "ports: []\nsocket: /x/n.sock\nmetrics: " + metrics + "\n");
+  };
+  EXPECT_EQ(config("/x/n.metrics").metrics_socket, "/x/n.metrics");
+  EXPECT_FALSE(config("/x/n.metrics").metrics);
+  EXPECT_EQ(config("127.0.0.1:9400").metrics_socket, "");
+  for (const char* const taken : {"/x/n.sock", "/x/n.admin"}) {
+    EXPECT_EQ(
+        fault_of("{rank: 0, ip: 10.0.0.1}", std::string("ports: []\nsocket: /x/n.sock\nmetrics: ") + taken + "\n"),
+        "n.yaml:5:10: metrics: this is the path of `socket` or `admin`, allowed: a different one");
+  }
+  EXPECT_NE(fault_of("{rank: 0, ip: 10.0.0.1}", "ports: []\nmetrics: /" + std::string(107, 'x') + "\n"), "");
+}
+
 TEST(Addresses, SeveralNodesAtOne) {
   const NodeConfig config = config_of(kOneHost);
   EXPECT_EQ(config.nodes[2].ip, 0xf0000003U);

@@ -193,9 +193,10 @@ TEST(Config, KnowsWhetherSecurityWasChosen) {
 }
 
 TEST(Config, TextReadsToTheSame) {
-  for (const std::string& text : {std::string(kEveryKey), two_nodes(), two_nodes("socket: \"null\"\nlog: warn"),
-                                  two_nodes("auth: {key_file: \"~\"}\nuser: \"true\"\nfaults: {delay: 100%}"),
-                                  two_nodes("workers: {idle: yield}\nmetrics: 0.0.0.0:1")}) {
+  for (const std::string& text :
+       {std::string(kEveryKey), two_nodes(), two_nodes("socket: \"null\"\nlog: warn"),
+        two_nodes("auth: {key_file: \"~\"}\nuser: \"true\"\nfaults: {delay: 100%}"),
+        two_nodes("workers: {idle: yield}\nmetrics: 0.0.0.0:1"), two_nodes("metrics: /run/x y.sock")}) {
     const NodeConfig config = parse_config(text, "");
     const std::string written = config_text(config);
     const NodeConfig again = parse_config(written, "");

@@ -89,8 +89,8 @@ TEST(Faults, WhereMetricsAreServed) {
     const std::string shown = text.front() == '\'' ? text : "'" + text + "'";
     EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "metrics: " + text),
               "n.yaml:4:10: metrics: " + shown +
-                  " is not an address with a port, allowed: ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\", or "
-                  "node:PORT");
+                  " is not an address with a port, allowed: ADDRESS:PORT, as in 127.0.0.1:9400 or \"[::1]:9400\"; "
+                  "node:PORT; or /PATH of a Unix socket");
   }
   EXPECT_EQ(fault_of(std::string(kNodes) + kPorts + "metrics: '[::]:9400'"), "");
 }

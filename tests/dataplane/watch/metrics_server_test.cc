@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <deque>
@@ -229,6 +233,31 @@ TEST_F(MetricsServerTest, Garbage) {
   }
   EXPECT_EQ(server_->clients(), 0U);
   EXPECT_EQ(documents_, 0U);
+}
+
+TEST(MetricsServer, AtAUnixSocket) {
+  std::string folder = testing::TempDir() + "/gradlane-metrics-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/x.sock";
+  {
+    MetricsServer server(path, {"a", "b", "c"}, [](HttpDocument) { return "text\n"; });
+    struct stat info {};
+    ASSERT_EQ(stat(path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode, mode_t{S_IFSOCK | 0660});
+    const FileDescriptor client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+    ASSERT_EQ(connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    ASSERT_EQ(send(client.get(), kGet, std::strlen(kGet), 0), static_cast<ssize_t>(std::strlen(kGet)));
+    for (int i = 0; i < 3; ++i) server.step();
+    char bytes[1024];
+    const ssize_t got = recv(client.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+    ASSERT_GT(got, 0);
+    EXPECT_THAT(std::string(bytes, static_cast<size_t>(got)), EndsWith("\r\n\r\ntext\n"));
+  }
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+  EXPECT_EQ(rmdir(folder.c_str()), 0);
 }
 
 TEST(MetricsServer, WhereNobodyCanListen) {

@@ -3,13 +3,15 @@
 both.
 
 Also tests daemons that end with other processes and then remove their files, what a daemon leaves in folders that users
-share, and its warning without a key. Needs no rights.
+share, its warning without a key, and metrics at a Unix socket. Needs no rights.
 """
 
 import argparse
 import os
 import pathlib
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -138,6 +140,21 @@ def a_warning_without_a_key(gradlaned, folder):
         assert status == 0 and text.count(says) == warned, text
 
 
+def metrics_at_a_socket(gradlaned, folder):
+    path = folder / "n.metrics"
+    with Daemon(gradlaned, write_config(folder, metrics=path)) as daemon:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(rings.PATIENCE)
+            rings.wait_for(lambda: client.connect_ex(str(path)) == 0, "a start")
+            assert stat.S_IMODE(path.stat().st_mode) == 0o660, oct(path.stat().st_mode)
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            text = b"".join(iter(lambda: client.recv(65536), b""))
+        assert text.startswith(b"HTTP/1.1 200 OK") and b"gradlane_ring_whole" in text, text
+        status, text = daemon.end(signal.SIGTERM)
+        assert status == 0 and f"metrics at {path}" in text, text
+    assert [it.name for it in folder.iterdir()] == ["node.yaml"], list(folder.iterdir())
+
+
 def without_a_file(gradlaned, folder):
     """Checks that SIGHUP without a log file ends the daemon as SIGTERM does, and leaves no files."""
     with Daemon(gradlaned, write_config(folder)) as daemon:
@@ -188,7 +205,7 @@ def main():
     parser.add_argument("gradlaned")
     args = parser.parse_args()
     for case in (rotated, a_start_that_fails, files_that_are_refused, without_a_file, with_processes, nothing_of_dpdk,
-                 a_warning_without_a_key):
+                 a_warning_without_a_key, metrics_at_a_socket):
         with tempfile.TemporaryDirectory() as folder:
             case(args.gradlaned, pathlib.Path(folder))
         print(f"ok {case.__name__}", flush=True)

@@ -139,8 +139,8 @@ TEST(PortQueue, PacketsWithoutATagAreForged) {
   for (const auto& neighbour : cluster.node(0).neighbours()) EXPECT_EQ(neighbour->untagged.load(), 0U);
 }
 
-// Packets that only look sealed go to a lane of another worker. Whoever sends them alternates between two MAC
-// addresses, as two machines with one address do, and begins them with a hello of a ring with other settings.
+// Packets that only look sealed go to a lane of another worker. Their source alternates between two MAC addresses, as
+// if two machines had one address, and they begin with a hello of a ring with other settings.
 TEST(PortQueue, UnsealedPacketsForAnotherWorkersLaneChangeNothing) {
   Cluster cluster({.nodes = 2, .played = true, .change = [](NodeConfig& it) {
                      it.lanes = it.threads = 2;

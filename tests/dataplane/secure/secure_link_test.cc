@@ -116,7 +116,7 @@ TEST(SecureLinks, PacketsCountOnce) {
   for (const Bytes& it : packets) EXPECT_EQ(open(*two, it).verdict, Verdict::kReplayed);
 }
 
-// Both ends send hellos, and answers where they owe them.
+// Both ends send hellos, and the answers that are due.
 void greet(SecureLink& one, SecureLink& two, Nanos& now, int rounds = 3) {
   for (int i = 0; i < rounds; ++i) {
     now += 10 * kMillisecond;

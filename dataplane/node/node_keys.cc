@@ -112,7 +112,7 @@ std::vector<unsigned> Node::nodes_without(uint16_t key) const {
     }
   });
   std::ranges::sort(nodes);
-  nodes.erase(std::ranges::unique(nodes).begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   return nodes;
 }
 

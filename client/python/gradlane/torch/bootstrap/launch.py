@@ -72,6 +72,10 @@ def prepare(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta
     facts = _ask(group, size, lambda: _facts(rank, size))
     if placement.keeps_daemons(facts):
         return
+    secured = next((fact.security for fact in facts if fact.security), "")
+    if secured and placement.joins_daemons(facts):
+        raise errors.error(errors.Code.NO_DAEMON, f"gradlane: GRADLANE_SECURITY={secured}: the job has not started the "
+                           "daemons that it would use, which have a `security` of their own; unset GRADLANE_SECURITY")
     if _daemons is not None:
         _daemons.end()
     _daemons = Engine.socket = None
@@ -158,7 +162,8 @@ def _facts(rank: int, size: int) -> placement.HostInfo:
     else:
         daemon, passed = _find(rank, size)
     return placement.HostInfo(host_info.place(), os.getpid(), held, daemon, passed, _route(),
-                              os.environ.get("GRADLANE_NODES", ""), secrets.token_hex(8), host_info.network())
+                              os.environ.get("GRADLANE_NODES", ""), secrets.token_hex(8), host_info.network(),
+                              _security())
 
 
 def _facts_of_ring(known: JobDaemons | None) -> placement.HostInfo:
@@ -171,7 +176,12 @@ def _facts_of_ring(known: JobDaemons | None) -> placement.HostInfo:
     named = (host_info.of_host(host.name) for host in placement.named_hosts(os.environ.get("GRADLANE_NODES", "")))
     here = next((address for address in named if host_info.is_here(address)), "")
     return placement.HostInfo(host_info.place(), os.getpid(), held, route=here or _route(), mark=secrets.token_hex(8),
-                              network=host_info.network())
+                              network=host_info.network(), security=_security())
+
+
+def _security() -> str:
+    word = os.environ.get("GRADLANE_SECURITY", "")
+    return "" if word == "none" else word
 
 
 def _route() -> str:
@@ -265,8 +275,30 @@ def _attempt(group: StoreGroup, facts: list[placement.HostInfo], plan: placement
             except placement.PlacementError as error:  # raised on all ranks
                 raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemons for the job: {error}") from None
         mtu = _common_mtu(group, facts, plan, mine, ends, reserved, attempt)
-        return group.ask(f"socket {attempt}", starters,
-                         lambda: _start(facts, plan, mine, ends, mtu, reserved, group.limit, ours), _FAULTS), ends
+        limit = min(group.limit.total_seconds(), _READY_S)
+        keys: list[str] = []
+        if plan.secured:
+
+            def public_key() -> str:
+                _start(facts, plan, mine, ends, mtu, ours)
+                return ours[0].public_key(limit)
+
+            keys = group.ask(f"key {attempt}", starters, public_key, _FAULTS)
+
+        def socket() -> str:
+            while reserved:
+                reserved.pop().close()
+            if plan.secured:
+                ours[0].tell_keys(keys)
+            else:
+                _start(facts, plan, mine, ends, mtu, ours)
+            try:
+                ours[0].wait_until_ready(limit)
+            except local_daemon.PortsInUse:
+                return ""
+            return ours[0].socket
+
+        return group.ask(f"socket {attempt}", starters, socket, _FAULTS), ends
     finally:
         for it in reserved:
             it.close()
@@ -329,19 +361,11 @@ def _common_mtu(group: StoreGroup, facts: list[placement.HostInfo], plan: placem
 
 
 def _start(facts: list[placement.HostInfo], plan: placement.DaemonPlacement, mine: int, ends: list[placement.Endpoint],
-           mtu: int, reserved: list[Any], limit: datetime.timedelta, ours: list[local_daemon.Started]) -> str:
-    """Starts this rank's daemon. Returns its socket, or "" if another process has its ports."""
+           mtu: int, ours: list[local_daemon.Started]) -> None:
+    """Starts this rank's daemon, and adds it to `ours`."""
     first = mine * plan.trainers
     nodes = "127.0.0.1" if len(ends) == 1 else ",".join(map(str, ends))
     words = ["--nodes", nodes, "--rank", str(mine)]
     for setting in placement.settings(plan, mtu):
         words += ["--set", setting]
-    while reserved:
-        reserved.pop().close()
-    daemon = local_daemon.Started(words, [fact.pid for fact in facts[first:first + plan.trainers]])
-    ours.append(daemon)
-    try:
-        daemon.wait_until_ready(min(limit.total_seconds(), _READY_S))
-    except local_daemon.PortsInUse:
-        return ""
-    return daemon.socket
+    ours.append(local_daemon.Started(words, [fact.pid for fact in facts[first:first + plan.trainers]], plan.secured))

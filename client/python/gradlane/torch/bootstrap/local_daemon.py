@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import socket
@@ -56,9 +57,9 @@ def binary() -> str:
 
 class Started:
     """A daemon that ends when the processes `serving` (PIDs) have ended, in whatever way. It then removes its folder,
-    unless it ends with an error."""
+    unless it ends with an error. secured: the daemon agrees on keys with others; see public_key()."""
 
-    def __init__(self, words: Sequence[str], serving: Sequence[int]) -> None:
+    def __init__(self, words: Sequence[str], serving: Sequence[int], secured: bool = False) -> None:
         self._program = binary()
         self.folder = _folder()
         self.socket = os.path.join(self.folder, "node.sock")
@@ -70,12 +71,39 @@ class Started:
             with open(self.log, "ab") as log:
                 # The daemon has its own session, so Ctrl-C reaches only the trainers, and the daemon notices when they
                 # end. It inherits no open file of this process.
-                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+                self._process = subprocess.Popen(command, stdin=subprocess.PIPE if secured else subprocess.DEVNULL,
+                                                 stdout=subprocess.PIPE if secured else log, stderr=log, cwd="/",
                                                  start_new_session=True)
         except OSError as reason:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise CannotStart(f"{self._program}: {reason.strerror}") from None
         atexit.register(self.forget)
+
+    def public_key(self, limit_s: float) -> str:
+        """Returns the public key that a secured daemon writes at its start, after `limit_s` at most. The private key
+        never leaves the daemon. Raises CannotStart after ending the daemon."""
+        output = self._process.stdout
+        assert output is not None
+        try:
+            if not select.select([output], [], [], limit_s)[0]:
+                raise CannotStart(f"{self._program} has no public key after {limit_s:g} s{tail(self.log)}")
+            # The daemon writes the line at once.
+            word, _, key = os.read(output.fileno(), 256).decode(errors="replace").strip().partition(" ")
+            if word != "key":
+                self._process.wait(_ENDING_S)
+                raise CannotStart(f"{self._program} did not start, {self._how()}{tail(self.log)}")
+        except BaseException:
+            self.end()
+            raise
+        return key
+
+    def tell_keys(self, keys: Sequence[str]) -> None:
+        """Tells a secured daemon the public keys of all daemons, in their order. It starts then."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which wait_until_ready() reports
+            self._process.stdin.write("".join(f"{node} {key}\n" for node, key in enumerate(keys)).encode())
+            self._process.stdin.close()
+        self._process.stdout.close()
 
     def wait_until_ready(self, limit_s: float) -> None:
         """Waits until trainers can connect, for `limit_s` at most. Raises CannotStart after ending the daemon."""

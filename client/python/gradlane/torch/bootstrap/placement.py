@@ -12,6 +12,7 @@ import re
 from typing import NamedTuple, Sequence
 
 MOST_TRAINERS = 16  # trainers of a daemon: kMaxTrainers of config.h
+SECURITY = ("authenticated", "encrypted", "encrypted-128")  # words of `security` in a daemon's configuration
 MOST_RANKS = 256  # ranks of a job: kMaxNodes of config.h
 NAMED = "named"  # a value of HostInfo.daemon: the environment names the socket, or has the rank wait for a daemon
 _MOST_LINKED = 64  # largest number of daemons with links from each to all others; a job of more has only the ring
@@ -26,7 +27,7 @@ class HostInfo(NamedTuple):
     from an earlier group, if they still run; else "". `daemon`: NAMED, or socket of a daemon that the rank has found
     and that fits the job; else "". `passed`: description of what the rank has found and does not use. `route`: own
     address on the route to MASTER_ADDR. `nodes`: GRADLANE_NODES. `mark`: a word that no other job has. `network`: equal
-    for ranks with the same network interfaces.
+    for ranks with the same network interfaces. `security`: GRADLANE_SECURITY; "" for none.
     """
 
     place: str
@@ -38,6 +39,7 @@ class HostInfo(NamedTuple):
     nodes: str = ""
     mark: str = ""
     network: str = ""
+    security: str = ""
 
     def text(self) -> str:
         """Returns the facts as a text for the store."""
@@ -69,11 +71,17 @@ class DaemonPlacement(NamedTuple):
     HostInfo.place. The first of these ranks starts it.
 
     trainers: number of trainers of each daemon. machines: for each daemon the number of its place. Places are counted
-    in the order of the ranks.
+    in the order of the ranks. security: a word of SECURITY, or "".
     """
 
     trainers: int
     machines: tuple[int, ...]
+    security: str = ""
+
+    @property
+    def secured(self) -> bool:
+        """Whether daemons agree on keys, because packets between them are authenticated or encrypted."""
+        return self.security != "" and len(self.machines) > 1
 
     @property
     def alone(self) -> bool:
@@ -107,10 +115,10 @@ def plan(facts: Sequence[HostInfo]) -> DaemonPlacement:
     world = len(places)
     if world > MOST_RANKS:
         raise PlacementError(f"the job has {world} ranks, but daemons can have at most {MOST_RANKS}")
-    other = next((rank for rank, fact in enumerate(facts) if fact.nodes != facts[0].nodes), None)
-    if other is not None:
-        raise PlacementError(f"GRADLANE_NODES is '{facts[0].nodes}' for rank 0 and '{facts[other].nodes}' for rank "
-                             f"{other}: it must be the same on all ranks")
+    _check_same("GRADLANE_NODES", [fact.nodes for fact in facts])
+    _check_same("GRADLANE_SECURITY", [fact.security for fact in facts])
+    if facts[0].security and facts[0].security not in SECURITY:
+        raise PlacementError(f"GRADLANE_SECURITY is '{facts[0].security}', allowed: none, {', '.join(SECURITY)}")
     trainers = next(many for many in range(min(world, MOST_TRAINERS), 0, -1) if world % many == 0 and all(
         len(set(places[first:first + many])) == 1 for first in range(0, world, many)))
     numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
@@ -118,7 +126,14 @@ def plan(facts: Sequence[HostInfo]) -> DaemonPlacement:
     named = named_hosts(facts[0].nodes)
     if named and len(named) != len(numbers):
         raise PlacementError(f"GRADLANE_NODES has {len(named)} hosts, but the job runs on {len(numbers)} machines")
-    return DaemonPlacement(trainers, machines)
+    return DaemonPlacement(trainers, machines, facts[0].security)
+
+
+def _check_same(variable: str, values: Sequence[str]) -> None:
+    other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
+    if other is not None:
+        raise PlacementError(f"{variable} is '{values[0]}' for rank 0 and '{values[other]}' for rank {other}: it must "
+                             "be the same on all ranks")
 
 
 def _adds_up() -> bool:
@@ -138,6 +153,8 @@ def settings(plan: DaemonPlacement, mtu: int) -> list[str]:
         # noticed at once anyway.
         "timeouts.peer": "10s",
     }
+    if plan.secured:
+        chosen |= {"security": plan.security, "auth.key_file": "-"}
     return [f"{key}={value}" for key, value in chosen.items()]
 
 

@@ -180,7 +180,7 @@ std::vector<ConfigKey<NodeConfig>> make_node_keys() {
       other_key<C>(
           "path", "auth", "key_file", [](const C& of) { return path_text(of.key_file); }, "none", "path",
           "yes, the key in it",
-          "file with the ring's key: packets with another key, or none, are refused; `-`: a key for each pair of "
+          "file with the ring's key: packets with another key, or none, are refused; `stdin`: a key for each pair of "
           "nodes, "
           "agreed on through standard input and output ([security.md](security.md))"),
       other_key<C>(

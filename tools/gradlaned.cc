@@ -63,7 +63,7 @@ int run_all(const std::vector<gradlane::AnyConfig>& configs, const std::vector<p
   for (const gradlane::AnyConfig& config : configs) nodes.push_back(std::get<gradlane::NodeConfig>(config));
   std::optional<gradlane::PairKeys> pairs;
   if (std::ranges::any_of(nodes, [](const auto& it) { return it.key_file == gradlane::kPairKeyFile; })) {
-    if (nodes.size() != 1) throw gradlane::SetupError("auth.key_file -: only for one node");
+    if (nodes.size() != 1) throw gradlane::SetupError("auth.key_file stdin: only for one node");
     pairs = gradlane::agree_on_keys(nodes.front(), STDIN_FILENO, STDOUT_FILENO, kKeyPatience);
     // The program that has started the daemon may close its ends of the pipes now.
     const gradlane::FileDescriptor nothing(open("/dev/null", O_RDWR | O_CLOEXEC));

@@ -14,7 +14,7 @@ namespace gradlane {
 using PairKeys = std::vector<std::optional<RingKey>>;
 
 // Value of auth.key_file for these keys.
-inline constexpr const char* kPairKeyFile = "-";
+inline constexpr const char* kPairKeyFile = "stdin";
 
 // Writes "key HEX", the public key of this node, as a line to `out`. Then reads lines "NODE HEX" from `in`, the public
 // keys of all nodes in any order, until there is one of each; this node's own may be among them. Throws SetupError,

@@ -318,6 +318,17 @@ class Found(Case):
         return daemon
 
     @unittest.skipIf(os.path.exists("/run/gradlane"), "this machine has daemons")
+    def test_job_with_security(self):
+        """The job starts its own daemons. It refuses one that it is told to use."""
+        self.start(2)
+        job = self.job(GRADLANE_SECURITY="encrypted")
+        self.assertEqual(job.ask("init()"), ["ok None"] * 2)
+        self.assertEqual(len(job.daemons()), 1)
+        told = self.job(GRADLANE_SECURITY="encrypted", GRADLANE_SOCKET=str(self.folder / "run" / "gradlane" / "n.sock"))
+        for answer in told.ask("init()"):
+            self.assertIn("GRADLANE_SECURITY=encrypted is for daemons that the job starts", answer)
+
+    @unittest.skipIf(os.path.exists("/run/gradlane"), "this machine has daemons")
     def test_of_another_size(self):
         self.start(3)
         job = self.job()

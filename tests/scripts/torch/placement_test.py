@@ -65,6 +65,17 @@ class Plans(unittest.TestCase):
         with self.assertRaisesRegex(PlacementError, "'x,y' for rank 0 and '' for rank 1"):
             placement.plan([mixed[0], mixed[1]._replace(nodes="")])
 
+    def test_security(self):
+        secured = facts("aabb", security="encrypted")
+        with self.assertRaisesRegex(PlacementError, "GRADLANE_SECURITY is 'encrypted' for rank 0 and '' for rank 3"):
+            placement.plan([*secured[:3], secured[3]._replace(security="")])
+        with self.assertRaisesRegex(PlacementError, "GRADLANE_SECURITY is 'aes', allowed: none, authenticated, encrypted,"):
+            placement.plan(facts("ab", security="aes"))
+        self.assertIn("auth.key_file=stdin", placement.settings(placement.plan(secured), 1500))
+        self.assertIn("security=encrypted", placement.settings(placement.plan(secured), 1500))
+        # One daemon sends nothing to others, and has nobody to agree with.
+        self.assertNotIn("auth.key_file=stdin", placement.settings(placement.plan(facts("aa", security="encrypted")), 1500))
+
     def test_settings(self):
         settings = placement.settings(placement.plan(facts("aabb")), 1450)
         for word in ("trainers=2", "mtu=1450", "local_reduce=true", "strategies=[ring, direct]"):

@@ -294,6 +294,18 @@ class Machines(Case):
     def test_named(self):
         self.check("1", "1", daemons=2, GRADLANE_NODES="10.79.0.2:18500,10.79.0.1:18500")
 
+    @unittest.skipUnless(shutil.which("nft"), "there is no nft")
+    def test_encrypted(self):
+        """No packet between the machines begins as one that is not encrypted."""
+        for name in self.names:
+            subprocess.run(["ip", "netns", "exec", name, "nft", "-f", "-"], check=True, text=True,
+                           input="table inet f {\n chain c {\n  type filter hook input priority 0;\n"
+                                 "  meta l4proto udp @th,64,16 0x474c drop;\n }\n}\n")
+        self.check("2", "2", daemons=2, GRADLANE_SECURITY="encrypted")
+        for run in self.start("1", "1", GRADLANE_SECURITY="authenticated"):
+            self.addCleanup(run.process.kill)
+            self.assertNotEqual(run.end()[0], 0, "the filter drops what is not encrypted")
+
     def test_interface(self):
         self.check("1", "1", daemons=2, GRADLANE_INTERFACE="e0")
 

@@ -154,7 +154,7 @@ def settings(plan: DaemonPlacement, mtu: int) -> list[str]:
         "timeouts.peer": "10s",
     }
     if plan.secured:
-        chosen |= {"security": plan.security, "auth.key_file": "-"}
+        chosen |= {"security": plan.security, "auth.key_file": "stdin"}
     return [f"{key}={value}" for key, value in chosen.items()]
 
 

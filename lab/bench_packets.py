@@ -125,8 +125,9 @@ def run_rank(args):
 
 def measure(args, name):
     nodes, mebibytes, options = RINGS[name]
-    command = [args.gradlane, "run", "--link", "udp", "-n", nodes, *options, "--strategies", "ring", "--security", "none",
-               "--no-prefix", "--", args.python, "-u", __file__, "--codec", *args.codec, "--floats", mebibytes << 18]
+    command = [args.gradlane, "run", "--link", "udp", "-n", nodes, *options, "--strategies", "ring", "--security",
+               args.security, "--no-prefix", "--", args.python, "-u", __file__, "--codec", *args.codec,
+               "--floats", mebibytes << 18]
     if args.data:
         command += ["--data", args.data.resolve()]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "client" / "python"), "OMP_NUM_THREADS": "1",
@@ -149,6 +150,8 @@ def main():
     parser.add_argument("--python", default=ROOT / "build-pytorch" / "bin" / "python", help="Python with PyTorch")
     parser.add_argument("--ring", action="append", choices=RINGS, help="only this ring; may be repeated")
     parser.add_argument("--codec", nargs="+", default=CODECS, metavar="NAME", help=f"default: {' '.join(CODECS)}")
+    parser.add_argument("--security", default="none", metavar="WORD",
+                        help="of gradlane's packets: none (default), authenticated, encrypted, encrypted-128; not of Gloo's")
     parser.add_argument("--data", type=pathlib.Path, metavar="FILE.npy",
                         help="recorded gradients, a row for each rank, repeated; default: normal numbers")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

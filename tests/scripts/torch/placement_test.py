@@ -22,7 +22,7 @@ def facts(places_, **each):
 
 class Plans(unittest.TestCase):
     def check(self, where, trainers, machines):
-        self.assertEqual(placement.plan(facts(where)), (trainers, machines))
+        self.assertEqual(placement.plan(facts(where))[:2], (trainers, machines))
 
     def test_one_machine(self):
         self.check("aa", 2, (0,))

@@ -33,7 +33,7 @@ class ReadFile : public testing::Test {
 TEST_F(ReadFile, RegularFiles) {
   fs::create_symlink(path("text"), path("link"));
   for (const char* const name : {"text", "link"}) {
-    for (const size_t most : {0, 1, 9, 10, 11, 1000}) {
+    for (const size_t most : {0U, 1U, 9U, 10U, 11U, 1000U}) {
       const FileText file = read_file(path(name), most);
       EXPECT_EQ(file.fault, "");
       EXPECT_EQ(file.text, std::string("0123456789").substr(0, most)) << most;

@@ -209,14 +209,14 @@ std::vector<Rule> rules(const ContainmentNeeds& needs) {
       {__NR_clone, {{0, CLONE_THREAD, CLONE_THREAD}}},
       {__NR_tgkill, {{0, kAll, static_cast<uint32_t>(getpid())}}},
       {__NR_prctl, {{0, kAll, PR_SET_NAME}}},
-      // no code
+      // no executable memory
       {__NR_mmap, {{2, kExec, 0}}},
       {__NR_mprotect, {{2, kExec, 0}}},
-      // no rights to files: trainers' memory has none
+      // only mode 0, as trainers' memory has
       {__NR_fchmod, {{1, kAll, 0}}},
       // no characters into the terminal from which the daemon was started
       {__NR_ioctl, {{1, kAll, TIOCSTI, false}, {1, kAll, TIOCLINUX, false}}},
-      // no connections to other machines, and no packets of others
+      // no connections to other machines, and no raw sockets
       {__NR_socket, {{0, kAll, AF_UNIX}}},
       {__NR_socket, {{0, kAll, AF_NETLINK}}},
       {__NR_socket, {{0, kAll, AF_INET}, {1, kType, SOCK_DGRAM}}},

@@ -27,8 +27,8 @@ struct ContainmentNeeds {
 
 // Tells what limits all threads of this process.
 struct Containment {
-  std::string seccomp;       // why the kernel does not filter system calls; empty: it does
-  std::string landlock;      // why the kernel does not limit files; empty: it does
+  std::string seccomp;       // why the kernel does not filter system calls; empty: it does, or was not asked to
+  std::string landlock;      // why the kernel does not limit files; empty: it does, or was not asked to
   int landlock_version = 0;  // version of Landlock's ABI; 0: the kernel has none
   // Files and folders that stay reachable. The kernel forgets a file of /proc that nobody has open, and makes another
   // one of that name, which Landlock does not know.
@@ -43,7 +43,7 @@ struct Containment {
 // SIGSYS; other calls that are not allowed fail with EPERM. Only root can trace the process, and it writes no core.
 // A kernel that lacks a part is no error. With sanitizers, which need more calls, this only sets no_new_privs.
 //
-// Logs what limits the process. Does nothing else unless it is `wanted`. Call it after the last change of the user.
+// Logs what limits the process. Only logs if `wanted` is false. Call it after the last change of the user.
 Containment contain(const ContainmentNeeds& needs, bool wanted);
 
 // Returns the filter of system calls as a program for seccomp(2).

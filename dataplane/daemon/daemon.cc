@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -253,11 +254,20 @@ void check_calibration(const NodeConfig& config, const std::string& version) {
   if (!fault.empty()) throw SetupError(config.calibration + ": cannot be used here: " + fault);
 }
 
+// Raises the limit of open files as far as this process may. Each piece of trainers' memory takes one.
+void allow_open_files() noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 int run_daemon(const std::vector<NodeConfig>& configs, const PairKeys* pairs, std::span<const pid_t> serving,
                const std::string& version, bool removes_log) {
   const ProcessFacts process{version, std::chrono::steady_clock::now()};
+  allow_open_files();
   StopSources ends(configs.front().log_file, serving);
   Supervisor supervisor;
   const Privileges privileges(user_of(configs));

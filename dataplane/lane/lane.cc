@@ -74,7 +74,10 @@ bool Lane::poll(Nanos now) noexcept {
   if (received_ || moved || now >= exchange_.deadline()) exchange_.poll(now);
   received_ = false;
   moved |= ops_.complete(now);
-  if (published_.due(now)) publish();
+  if (published_.due(now)) {
+    publish();
+    tell_keys(now);
+  }
   return moved;
 }
 
@@ -99,6 +102,13 @@ void Lane::publish() noexcept {
   }
   codecs_.write(exchange_.codec_totals());
   times_.write(exchange_.operation_times());
+}
+
+// Tells neighbours that do not use the newest key that this node has it.
+void Lane::tell_keys(Nanos now) noexcept {
+  for (Route& it : routes_) {
+    if (it.secure && it.secure->wants_hello()) it.queue->send_hello(*it.secure, it.flow, *it.neighbour, now);
+  }
 }
 
 // ---- Traces

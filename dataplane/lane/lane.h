@@ -134,6 +134,7 @@ class Lane final : public PacketIo {
 
   [[nodiscard]] uint8_t link_of(unsigned rank) const noexcept { return rank < kMaxWorld ? link_of_[rank] : kNoLink; }
   void refuse_doubled(Nanos now) noexcept;
+  void tell_keys(Nanos now) noexcept;
   [[nodiscard]] bool deliver(unsigned from, const Packet& packet, size_t bytes) noexcept;
   [[nodiscard]] bool read_inbox(Nanos now) noexcept;
 

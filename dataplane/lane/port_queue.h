@@ -110,6 +110,8 @@ class PortQueue {
   // an envelope; null: it has none.
   [[nodiscard]] bool send(const Packet& packet, size_t bytes, Flow& flow, const Neighbour& neighbour,
                           SecureLink* secure) noexcept;
+  // Queues a hello without content.
+  void send_hello(SecureLink& link, Flow& flow, const Neighbour& neighbour, Nanos now) noexcept;
   // Returns whether the device may still read this buffer. Returns false if the buffer is still queued here: then its
   // headers can still be replaced.
   [[nodiscard]] bool is_read(const rte_mbuf* mbuf) const noexcept;

@@ -72,7 +72,7 @@ bool PortQueue::open_loose(const KeyRing& keys, const Envelope& envelope, rte_mb
 bool PortQueue::open_on(SecureLink& link, const Envelope& envelope, rte_mbuf* mbuf, ParsedFrame& parsed,
                         Neighbour& neighbour, Nanos now) noexcept {
   const SecureLink::Opened opened = link.open(envelope, sealed_in(mbuf), parsed.bytes);
-  if (link.owes_answer(now)) answer_on(link, parsed, neighbour, now);
+  if (link.needs_answer(now)) answer_on(link, parsed, neighbour, now);
   if (!is_good(opened.verdict, neighbour)) return false;
   parsed.bytes = opened.bytes;
   if (const auto key = link.neighbour_key()) neighbour.used_key.store(*key, std::memory_order_relaxed);
@@ -105,6 +105,10 @@ void PortQueue::answer_on(SecureLink& link, const ParsedFrame& parsed, const Nei
   flow.destination_ip = neighbour.ip;
   flow.source_port = parsed.destination_port;
   flow.destination_port = parsed.source_port;
+  send_hello(link, flow, neighbour, now);
+}
+
+void PortQueue::send_hello(SecureLink& link, Flow& flow, const Neighbour& neighbour, Nanos now) noexcept {
   const BlankFrame blank = blank_frame(neighbour, flow);
   if (blank.mbuf == nullptr) return;
   send_blank(blank.mbuf, link.answer(sealed_in(blank.mbuf), now), flow, classifier_.tos_of(TrafficClass::kControl));

@@ -67,7 +67,7 @@ inline constexpr CounterRow<QueueCounter> kQueueCounterRows[] = {
     {QueueCounter::kForged, "forged", "gradlane packets dropped: not authenticated with the ring's key",
      &kPortDropsMetric},
     {QueueCounter::kReplayed, "replayed",
-     "gradlane packets dropped: they arrived before, or are of an earlier start of the neighbour", &kPortDropsMetric},
+     "gradlane packets dropped: they arrived before, or are of an earlier epoch of the neighbour", &kPortDropsMetric},
     {QueueCounter::kUnmet, "unmet", "gradlane packets dropped: the two ends have not met since one of them started",
      &kPortDropsMetric},
     {QueueCounter::kWrongTos, "wrong_tos",

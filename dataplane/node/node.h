@@ -105,7 +105,7 @@ class Node {
   }
 
   // Keys of neighbours. rotate_key() begins to make `key` the newest one, and accepts the one before it for `old_for`.
-  // Throws SetupError if it cannot.
+  // If `key` is the newest one already, only changes that time. Throws SetupError if it cannot.
   void rotate_key(const RingKey& key, Nanos old_for, Nanos now);
   // Returns whether rotate_key() has begun and the key is not in use yet. This takes a few ms.
   [[nodiscard]] bool rotating(Nanos now);

@@ -37,21 +37,28 @@ const KeyRing* Node::keys_of(unsigned node) const noexcept {
 
 void Node::rotate_key(const RingKey& key, Nanos old_for, Nanos now) {
   step_keys(now);
-  if (has_pair_keys()) throw SetupError("this node has a key for each other node, which lives as long as the daemon");
+  if (has_pair_keys()) throw SetupError("this node has a key for each other node: restart all daemons to change them");
   if (!keys_) throw SetupError("this node has no key: set security and auth.key_file, and start all nodes again");
-  if (key_change_.next) throw SetupError("another key is on its way; try again");
+  if (key_change_.next) throw SetupError("another rotation is in progress; try again");
   const KeyRing::Keys keys = keys_->keys();
   const uint16_t newest = keys.newest->id();
-  if (const RingKey* const same = keys.with(key.id())) {
-    throw SetupError(
-        *same == key ? fmt::format("the node has key {} already", key_name(key.id()))
-                     : fmt::format("another key of the node has the same id, {}: make a new one", key_name(key.id())));
+  if (*keys.newest == key) {  // only changes how long the old key is accepted
+    key_change_.old_until = keys.old != nullptr ? now + old_for : kNever;
+    return step_keys(now);
+  }
+  if (keys.old != nullptr && *keys.old == key) {
+    throw SetupError(fmt::format("key {} is the old one, which is accepted for {} s more: make a new one",
+                                 key_name(key.id()), (key_change_.old_until - now) / kSecond));
+  }
+  if (keys.with(key.id()) != nullptr) {
+    throw SetupError(fmt::format("another key of the node has the id {}, too: make a new one", key_name(key.id())));
   }
   if (keys.old != nullptr) {
     if (const auto nodes = nodes_without(newest); !nodes.empty()) {
-      throw SetupError(fmt::format("{} may not have the latest key {} yet: rotate to it there first, or wait {} s",
-                                   nodes_text(nodes), key_name(newest),
-                                   (key_change_.old_until - std::min(now, key_change_.old_until)) / kSecond + 1));
+      throw SetupError(
+          fmt::format("{} do not use the latest key {} yet: rotate to it there first, or give it here again with "
+                      "--old-for 0, which cuts these nodes off",
+                      nodes_text(nodes), key_name(newest)));
     }
     drop_old_key();
   }
@@ -81,7 +88,7 @@ void Node::step_keys(Nanos now) {
     if (nodes.empty()) {
       spdlog::info("node {}: key {} is not accepted any more", config_.rank, key_name(keys.old->id()));
     } else {
-      spdlog::warn("node {}: key {} is not accepted any more, and {} may not have key {}: rotate to it there",
+      spdlog::warn("node {}: key {} is not accepted any more, and {} do not use key {}: rotate to it there",
                    config_.rank, key_name(keys.old->id()), nodes_text(nodes), key_name(keys.newest->id()));
     }
     drop_old_key();

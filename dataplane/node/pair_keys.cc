@@ -39,7 +39,7 @@ std::string read_line(int in, std::string& rest, Clock::time_point until) {
     if (rest.size() > kLongestLine) fail_pairs("a line of standard input is too long, allowed: NODE KEY");
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
     pollfd watched{in, POLLIN, 0};
-    if (left <= 0) fail_pairs("not all public keys have come on standard input in time");
+    if (left <= 0) fail_pairs("the public keys of all nodes have not come on standard input in time");
     if (poll(&watched, 1, static_cast<int>(left)) <= 0) continue;
     std::array<char, 4096> bytes;
     const ssize_t got = read(in, bytes.data(), bytes.size());

@@ -31,6 +31,7 @@ struct [[gnu::packed]] Greeting {
   Life from;        // life of the sender
   Life met;         // life of the receiver as the sender knows it; zeros: not known
   uint16_t newest;  // id of the sender's newest key
+  uint16_t heard;   // id of the key that the receiver's latest packet used, as the sender knows it
 };
 // Returns the bytes between the packet and the envelope: a Greeting in hellos, the sender's life in probes.
 [[nodiscard]] constexpr size_t lives_bytes(EnvelopeKind kind) noexcept {

@@ -31,7 +31,7 @@ using KeyContext = std::unique_ptr<EVP_PKEY_CTX, Freer<EVP_PKEY_CTX_free>>;
 
 [[noreturn]] void fail_agreement(const std::string& what) { throw SetupError("keys for pairs of nodes: " + what); }
 
-// HKDF with no salt. `info` is the label and both public keys, so both ends bind the same two nodes.
+// HKDF with no salt. `info` is the label and both public keys, in ascending order, so both ends derive the same key.
 RingKey derive(std::span<const uint8_t> shared, const PublicKey& one, const PublicKey& two) {
   std::array<uint8_t, kPairLabel.size() + 2 * sizeof(PublicKey)> info;
   auto end = std::ranges::copy(kPairLabel, info.begin()).out;
@@ -69,7 +69,7 @@ RingKey KeyAgreement::key_with(const PublicKey& other) const {
   const KeyContext context(EVP_PKEY_CTX_new(private_.get(), nullptr));
   std::array<uint8_t, 32> shared;
   size_t bytes = shared.size();
-  // OpenSSL refuses a secret of zeros, which some values that are no public keys would give.
+  // OpenSSL refuses the all-zero secret of low-order points (RFC 7748, 6.1).
   if (theirs == nullptr || context == nullptr || EVP_PKEY_derive_init(context.get()) != 1 ||
       EVP_PKEY_derive_set_peer(context.get(), theirs.get()) != 1 ||
       EVP_PKEY_derive(context.get(), shared.data(), &bytes) != 1) {

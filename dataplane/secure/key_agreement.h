@@ -14,7 +14,7 @@ namespace gradlane {
 
 using PublicKey = std::array<uint8_t, 32>;
 
-// A fresh private key, which never leaves this object.
+// Holds a fresh private key.
 class KeyAgreement {
  public:
   KeyAgreement();  // throws SetupError
@@ -23,8 +23,7 @@ class KeyAgreement {
   KeyAgreement& operator=(const KeyAgreement&) = delete;
 
   [[nodiscard]] const PublicKey& public_key() const noexcept { return public_; }
-  // Returns the key that the owner of `other` gets from our public key. Throws SetupError if `other` is not a public
-  // key that gives a secret.
+  // Returns the key shared with the owner of `other`. Throws SetupError if `other` is not a usable X25519 key.
   [[nodiscard]] RingKey key_with(const PublicKey& other) const;
 
  private:

@@ -39,7 +39,7 @@ class KeyRing {
   [[nodiscard]] uint32_t version() const noexcept { return state_.load(std::memory_order_acquire) / kVersion; }
 
   // ---- Control thread
-  // Makes this key the newest one. There must be no old key, and wipe() must have been called since there was one.
+  // Makes this key the newest one. An old key must first be removed by drop_old() and wipe().
   void add(const RingKey& key) {
     const uint32_t state = state_.load(std::memory_order_relaxed);
     const uint32_t newest = 1 - (state & kNewest);
@@ -50,7 +50,7 @@ class KeyRing {
     const uint32_t state = state_.load(std::memory_order_relaxed);
     state_.store((state / kVersion + 1) * kVersion | (state & kNewest), std::memory_order_release);
   }
-  // Erases a dropped key from memory. All workers must have begun a round since drop_old().
+  // Erases a dropped key from memory. All workers must have ended their rounds of drop_old().
   void wipe() noexcept { slots_[1 - (state_.load(std::memory_order_relaxed) & kNewest)].reset(); }
 
  private:

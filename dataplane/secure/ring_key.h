@@ -1,4 +1,4 @@
-// ring_key.h - the secret that all nodes of a ring share, and the keys of links that follow from it (any thread)
+// ring_key.h - a secret that all nodes of a ring share, or two, and the keys of links that follow from it (any thread)
 #pragma once
 
 #include <array>

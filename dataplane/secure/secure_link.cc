@@ -39,7 +39,7 @@ SecureLink::SecureLink(const KeyRing& keys, Security security, const LinkEnds& e
       receiving_old_(security),
       hellos_(security) {}
 
-// Takes notice of a change of keys.
+// Loads keys that have changed.
 void SecureLink::follow_keys() noexcept {
   if (ring_.version() == keys_.version) return;
   keys_ = ring_.keys();
@@ -64,7 +64,7 @@ void SecureLink::make_keys() noexcept {
   if (keys_.old != nullptr) {
     receiving_old_.set_key(keys_.old->link_key(security_, EnvelopeKind::kData, neighbour_, life_, reversed));
   }
-  owes_ = true;
+  keys_changed_ = true;
 }
 
 // ---- Sealing
@@ -82,7 +82,7 @@ size_t SecureLink::seal(const uint8_t* packet, size_t bytes, uint8_t* out) noexc
 size_t SecureLink::seal_hello(const RingKey& key, const uint8_t* packet, size_t bytes, const Life& met,
                               uint8_t* out) noexcept {
   hellos_.set_key(key.link_key(security_, EnvelopeKind::kHello, life_, {}, ends_));
-  const Greeting greeting{.from = life_, .met = met, .newest = keys_.newest->id()};
+  const Greeting greeting{.from = life_, .met = met, .newest = keys_.newest->id(), .heard = used_};
   std::memcpy(out + bytes, &greeting, sizeof(greeting));
   return hellos_.seal({.counter = counter_++, .key = key.id(), .kind = EnvelopeKind::kHello, .reserved = 0}, packet,
                       bytes, out);
@@ -90,11 +90,16 @@ size_t SecureLink::seal_hello(const RingKey& key, const uint8_t* packet, size_t 
 
 size_t SecureLink::answer(uint8_t* out, Nanos now) noexcept {
   follow_keys();
-  const RingKey* const key = asked_ ? keys_.with(asker_key_) : nullptr;
-  const Life met = asked_ ? asker_ : neighbour_;
-  owes_ = asked_ = false;
   answered_at_ = now;
-  return seal_hello(key != nullptr ? *key : sending_key(), nullptr, 0, met, out);
+  if (known_ && asker_ == neighbour_) asked_ = false;
+  // The neighbour comes first, because the hello of an asker may be a replay.
+  if (keys_changed_ || !asked_) {
+    keys_changed_ = false;
+    return seal_hello(sending_key(), nullptr, 0, neighbour_, out);
+  }
+  asked_ = false;
+  const RingKey* const key = keys_.with(asker_key_);
+  return seal_hello(key != nullptr ? *key : sending_key(), nullptr, 0, asker_, out);
 }
 
 // ---- Opening
@@ -109,7 +114,22 @@ SecureLink::Opened SecureLink::open(const Envelope& envelope, uint8_t* packet, s
   PacketCipher& cipher = key == keys_.newest ? receiving_ : receiving_old_;
   if (!cipher.open(envelope, packet, bytes)) return {};
   window_.take(envelope.counter);
+  note_key(envelope);
   return {Verdict::kGood, bytes - sealed_bytes(envelope.kind)};
+}
+
+// Notes which key the neighbour uses. A late packet does not say which one it uses now.
+void SecureLink::note_key(const Envelope& envelope) noexcept {
+  if (envelope.counter < heard_) return;
+  heard_ = envelope.counter;
+  if (used_ == envelope.key) return;
+  used_ = envelope.key;
+  if (sending_key().id() != sends_) make_keys();
+}
+
+bool SecureLink::wants_hello() noexcept {
+  follow_keys();
+  return known_ && used_ != keys_.newest->id();
 }
 
 SecureLink::Opened SecureLink::open_hello(const Envelope& envelope, uint8_t* packet, size_t bytes) noexcept {
@@ -150,12 +170,14 @@ SecureLink::Verdict SecureLink::judge(const Greeting& greeting, const Envelope& 
   } else if (sending_key().id() != sends_) {
     make_keys();
   }
+  // The neighbour may not have heard that this end uses its newest key.
+  keys_changed_ |= greeting.heard != keys_.newest->id();
   window_.take(envelope.counter);
   return Verdict::kGood;
 }
 
 void SecureLink::adopt(const Life& life) noexcept {
-  // After another start of the neighbour, no hello counts any more that was for this end as it was before.
+  // A restart of the neighbour begins a new epoch, which invalidates earlier hellos.
   if (known_ && !of_one_start(life, neighbour_)) begin_epoch(life_);
   asked_ = false;
   known_ = true;

@@ -2,8 +2,8 @@
 //
 // Each end chooses a random life when it is made, and says in its hellos which life of the other end it knows. A hello
 // that knows our life is fresh: nobody could have recorded it before. Then its sender's life is adopted, and both lives
-// make the keys of all other packets. If it has replaced another start of the neighbour, our own life gets a new epoch.
-// So hellos of the replaced start, which knew the epoch before, never count again.
+// make the keys of all other packets. If the neighbour has restarted, our own life gets a new epoch.
+// So earlier hellos, which knew the epoch before, never count again.
 //
 // Keys of the ring may change meanwhile. An end opens packets with each key that it has, and seals them with its newest
 // one as soon as the neighbour has said or shown that it has that, too.
@@ -24,7 +24,7 @@ class ReplayWindow {
  public:
   static constexpr size_t kBits = 8192;
 
-  // Returns whether this counter is new, and not more than kBits before the latest.
+  // Returns whether this counter is new, and less than kBits before the latest.
   [[nodiscard]] bool is_new(uint64_t counter) const noexcept;
   void take(uint64_t counter) noexcept;
   void reset() noexcept { *this = {}; }
@@ -48,25 +48,27 @@ class SecureLink {
   enum class Verdict : uint8_t {
     kGood,
     kUnmet,     // authentic, but its sender did not know our life, or we did not know its life
-    kReplayed,  // arrived before, is too old, or comes from a life that another one has replaced
+    kReplayed,  // arrived before, is too old, or is a hello of an earlier epoch
     kForged,
   };
   struct Opened {
     Verdict verdict = Verdict::kForged;
-    size_t bytes = 0;  // of the packet without its envelope; 0: it only told lives
+    size_t bytes = 0;  // of the packet without its envelope; 0: it was a hello without a packet
   };
   // Opens a packet of `bytes` bytes in place.
   [[nodiscard]] Opened open(const Envelope& envelope, uint8_t* packet, size_t bytes) noexcept;
 
-  // Returns whether answer() should be sent now, because the neighbour does not know our life or our newest key.
-  [[nodiscard]] bool owes_answer(Nanos now) const noexcept {
-    return owes_ || (asked_ && now - answered_at_ >= kAnswerEvery);
+  // Returns whether answer() should be sent now, because the neighbour does not know our life or our newest key. Called
+  // after each open(). wants_hello() is for a timer: answers may get lost.
+  [[nodiscard]] bool needs_answer(Nanos now) const noexcept {
+    return keys_changed_ || (asked_ && now - answered_at_ >= kAnswerEvery);
   }
+  [[nodiscard]] bool wants_hello() noexcept;
   // Writes a hello without content, sealed_bytes(kHello) bytes, to `out`.
   size_t answer(uint8_t* out, Nanos now) noexcept;
 
   [[nodiscard]] const Life& life() const noexcept { return life_; }
-  // Returns the id of the key that sealed the neighbour's latest fresh hello; nothing before the first one. If it is
+  // Returns the id of the key that sealed the neighbour's latest packet; nothing before its first fresh hello. If it is
   // our newest key, the neighbour knows that we have it, and needs the old one no longer.
   [[nodiscard]] std::optional<uint16_t> neighbour_key() const noexcept {
     return known_ ? std::optional(used_) : std::nullopt;
@@ -77,6 +79,7 @@ class SecureLink {
 
   size_t seal_hello(const RingKey& key, const uint8_t* packet, size_t bytes, const Life& met, uint8_t* out) noexcept;
   [[nodiscard]] Opened open_hello(const Envelope& envelope, uint8_t* packet, size_t bytes) noexcept;
+  void note_key(const Envelope& envelope) noexcept;
   [[nodiscard]] bool is_replay(const Greeting& greeting, uint64_t counter) const noexcept;
   [[nodiscard]] Verdict judge(const Greeting& greeting, const Envelope& envelope) noexcept;
   [[nodiscard]] const RingKey& sending_key() const noexcept;
@@ -90,18 +93,18 @@ class SecureLink {
   Life life_;
   KeyRing::Keys keys_;
   uint64_t counter_ = 0;  // never reset, so no nonce repeats with any key of this life
-  bool known_ = false;    // the neighbour has a life
+  bool known_ = false;    // neighbour_ is set
   Life neighbour_{};
   ReplayWindow window_;
-  uint64_t heard_ = 0;      // counter of the neighbour's latest hello
-  uint16_t announced_ = 0;  // id of its newest key
-  uint16_t used_ = 0;       // id of the key that sealed its latest hello
+  uint64_t heard_ = 0;      // counter of the neighbour's latest packet
+  uint16_t announced_ = 0;  // id of its newest key, as its latest hello says
+  uint16_t used_ = 0;       // id of the key that sealed its latest packet
   uint16_t sends_ = 0;      // id of the key that sending_ follows from
   PacketCipher sending_;
   PacketCipher receiving_;
   PacketCipher receiving_old_;
   PacketCipher hellos_;
-  bool owes_ = false;  // keys have changed, and there was no answer since
+  bool keys_changed_ = false;  // keys have changed, and there was no answer since
   bool asked_ = false;
   Life asker_{};
   uint16_t asker_key_ = 0;  // id of the key that the asker has used

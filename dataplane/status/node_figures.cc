@@ -11,6 +11,7 @@
 #include "config/loader.h"
 #include "config/strategies.h"
 #include "config/values.h"
+#include "config/words.h"
 #include "dataplane/node/node.h"
 #include "dataplane/node/ring_facts.h"
 
@@ -190,6 +191,7 @@ NodeFigures node_figures(const Node& node, Nanos now) {
                       .in_flight = node.in_flight(),
                       .failed_s_ago = node.failed_ago(now),
                       .auth = config.security != Security::kNone,
+                      .security = kSecurityWords[static_cast<size_t>(config.security)],
                       .faults = config.faults,
                       .ready = true,
                       .ports = {},

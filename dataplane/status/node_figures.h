@@ -127,6 +127,7 @@ struct NodeFigures {
   uint32_t in_flight = 0;              // operations in flight; one that is on several lanes counts for each lane
   std::optional<double> failed_s_ago;  // seconds since the last failed operation
   bool auth = false;
+  std::string security = "none";  // the word of the configuration
   InjectedFaults faults;
   bool ready = false;  // whether the ring is ready, as all ranks here see it
   std::vector<PortFigures> ports;

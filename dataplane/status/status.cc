@@ -200,6 +200,7 @@ json status_json(const NodeFigures& node, const ProcessFigures& process) {
           {"in_flight", node.in_flight},
           {"failed_s_ago", value_or_null(node.failed_s_ago)},
           {"auth", node.auth},
+          {"security", node.security},
           {"faults", faults_json(node.faults)},
           {"ports", ports_json(node)},
           {"pools", pools_json(node)},

@@ -34,14 +34,14 @@ Segment::Segment(const char* name, size_t bytes) : fd_(memfd_create(name, MFD_CL
   if (mapped == MAP_FAILED) fail(bytes, errno);
   base_ = static_cast<uint8_t*>(mapped);
   bytes_ = bytes;
-  // The kernel counts writers that have opened a file, but not the one that made it.
+  // For leases, the kernel counts descriptors of open(), but not those of memfd_create().
   const std::string path = "/proc/self/fd/" + std::to_string(fd_.get());
   FileDescriptor trainers(open(path.c_str(), O_RDWR | O_CLOEXEC));
   watch_ = FileDescriptor(trainers ? open(path.c_str(), O_RDONLY | O_CLOEXEC) : -1);
   if (!watch_ || fchmod(fd_.get(), 0) != 0) {
     const int error = errno;
     munmap(base_, bytes_);
-    throw SetupError("cannot open shared memory by " + path + ": " + std::strerror(error));
+    throw SetupError("cannot prepare shared memory, " + path + ": " + std::strerror(error));
   }
   fd_ = std::move(trainers);
   // Asks for huge pages, for fewer TLB misses. The kernel may ignore this.

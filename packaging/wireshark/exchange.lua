@@ -4,7 +4,7 @@ if not show then return end -- Wireshark also loads this file alone, without arg
 local exchange = {}
 
 local kHeader, kRunHeader, kEnvelope, kMaxPacket = 44, 20, 28, 16384
-local lives = { 34, 0, 16 } -- bytes before the envelope, by its kind
+local lives = { 36, 0, 16 } -- bytes before the envelope, by its kind
 local kMagic, kProbeMagic, kVersion = 0x4c47, 0x5047, 2
 local kinds = { hello = 1, acknowledgement = 2, data = 3 }
 local kStart, kPadding = 2, 5

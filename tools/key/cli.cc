@@ -20,16 +20,16 @@ void add_key(CLI::App& app, KeyOptions& options) {
 
   CLI::App* const rotate = add("rotate", KeyOptions::Command::kRotate, "Give a running daemon a new key");
   rotate->add_option("FILE", options.file, "The new key, the same on all nodes")->required();
-  rotate->add_option("--old-for", options.old_for, "The key before is accepted for so long (600)")
-      ->type_name("SECONDS");
+  rotate->add_option("--old-for", options.old_for, "Accept the old key for this time (600)")->type_name("SECONDS");
   add_admin_place(*rotate, options.place);
   rotate->footer(
       "Run it on every node within --old-for. A node uses the new key with those that\n"
-      "have it, too; no operation fails. Then put the file in place of auth.key_file,\n"
-      "which daemons read only at their start. For root, and the daemon's user.\n"
+      "also have it; no operation fails. Then put the file in place of auth.key_file,\n"
+      "which daemons read only at their start. Only root and the daemon's user may do this.\n"
       "Exit status: 0, 1 the daemon refused, 2 wrong options or file, 3 no daemon.");
 
-  CLI::App* const show = add("show", KeyOptions::Command::kShow, "Ids of a daemon's keys, and who lacks the newest");
+  CLI::App* const show =
+      add("show", KeyOptions::Command::kShow, "Ids of a daemon's keys, and nodes without the newest");
   add_admin_place(*show, options.place);
   show->footer("Exit status: 0, 1 the daemon has no key, 2 wrong options, 3 no daemon answers.");
 }

@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -30,8 +32,8 @@ std::string text_of(const nlohmann::json& keys) {
   }
   const auto waits = keys.at("waits_for").get<std::vector<unsigned>>();
   if (!waits.empty()) {
-    text += fmt::format("; node{} {} {} not used it yet", waits.size() == 1 ? "" : "s", fmt::join(waits, ", "),
-                        waits.size() == 1 ? "has" : "have");
+    text += fmt::format("; node{} {} {} not use {} yet", waits.size() == 1 ? "" : "s", fmt::join(waits, ", "),
+                        waits.size() == 1 ? "does" : "do", keys.at("newest").get<std::string>());
   }
   return text;
 }
@@ -43,8 +45,7 @@ int tell(const std::string& error, int status) {
 
 int show(const KeyOptions& options, const nlohmann::json& document) {
   if (document.contains("keys") && document["keys"].contains("pairs") && !options.json) {
-    fmt::print("node {}: a key for each other node, which lives as long as the daemon\n",
-               document.at("node").get<unsigned>());
+    fmt::print("node {}: a key for each other node, until the daemons end\n", document.at("node").get<unsigned>());
     return 0;
   }
   if (!document.contains("keys")) return tell("the daemon has no key: its security is none", kExitFailed);
@@ -68,7 +69,7 @@ int make(const KeyOptions& options) {
 
 int rotate(const KeyOptions& options) {
   const FileDescriptor file(open(options.file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  (void)read_key_file(file, options.file);
+  if (!file) throw SetupError(fmt::format("{}: {}", options.file, std::strerror(errno)));
   const std::string path = admin_path(options.place);
   nlohmann::json document;
   try {

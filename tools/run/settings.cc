@@ -193,6 +193,9 @@ void plan_accelerators(const RunOptions& options, RunSettings& plan) {
   if (!plan.timeout.empty()) {
     throw SetupError(fmt::format("--timeout {}: with --link accelerator there are no operations", options.timeout));
   }
+  if (!options.security.empty()) {
+    throw SetupError(fmt::format("--security {}: accelerators have no keys", options.security));
+  }
   if (plan.nodes < 2) throw SetupError(fmt::format("-n {}: --link accelerator needs at least 2 nodes", plan.nodes));
   if (plan.trainers > 1 || plan.local_reduce) {
     throw SetupError(fmt::format("{}: with --link accelerator there are no trainers; the command runs once per node",
@@ -202,7 +205,6 @@ void plan_accelerators(const RunOptions& options, RunSettings& plan) {
     for (const auto& [name, value] : {std::pair{"--codec", options.codec},
                                       {"--repack", options.repack},
                                       {"--idle", options.idle},
-                                      {"--security", options.security},
                                       {"--log", options.log},
                                       {"--keep-configs", options.keep_configs}}) {
       if (value.empty()) continue;

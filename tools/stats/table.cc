@@ -52,7 +52,9 @@ std::string strategies_text(const json& strategies) {
 
 Lines node_lines(const json& now) {
   std::string flags;
-  if (at(now, "auth") == true) flags += "   packets authenticated";
+  if (const json& security = at(now, "security"); security.is_string() && security != "none") {
+    flags += "   packets " + text(security);
+  }
   if (const json& faults = at(now, "faults"); !faults.is_null()) flags += "   FAULTS INJECTED: " + faults.dump();
   const auto plural = [](const json& count, const char* what) {
     return fmt::format("{} {}{}", text(count), what, number(count) == 1 ? "" : "s");

@@ -17,7 +17,7 @@ import threading
 from tests.scripts.fixtures import envelopes, networks, rings
 
 FRAME = 42  # bytes of headers before a gradlane packet
-HELLO_ENVELOPE = 62
+HELLO_ENVELOPE = 64
 FAST = "{peer: 500ms, start: 1s, operation: 20s, shutdown: 100ms}"
 PORT = 18400
 

@@ -167,13 +167,13 @@ class BlocksTest(unittest.TestCase):
 
         whole = packet(DATA, run(bytes(8), 2, 0, 0))
         header = whole[:40] + packet(DATA, b"")[40:44] + whole[44:]  # its CRC is that of the link header
-        self.capture(header + envelope(2, 7), bytes([0xa5]) * 100 + envelope(2, 8), bytes([0xa5]) * 34 + envelope(1, 9))
+        self.capture(header + envelope(2, 7), bytes([0xa5]) * 100 + envelope(2, 8), bytes([0xa5]) * 36 + envelope(1, 9))
         rows = self.tshark.rows(self.file, "gradlane.crc.status", "gradlane.envelope.counter", "gradlane.sealed",
                                 "gradlane.lives")
         self.assertEqual(rows, [
             [["good for the link header - the tag covers the rest"], ["7"], [], []],
             [[], ["8"], ["a5" * 100], []],
-            [[], ["9"], [], ["a5" * 34]]])
+            [[], ["9"], [], ["a5" * 36]]])
 
     def check_in_both_passes(self, wanted, *fields):
         """Asserts that these are the rows of fields, also if Wireshark dissects the frames a second time."""

@@ -75,8 +75,7 @@ def prepare(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta
     secured = next((fact.security for fact in facts if fact.security), "")
     if secured and placement.joins_daemons(facts):
         raise errors.error(errors.Code.NO_DAEMON, f"gradlane: GRADLANE_SECURITY={secured} is for daemons that the job "
-                           "starts, but GRADLANE_SOCKET or GRADLANE_START=0 names others, which have a `security` of "
-                           "their own; unset one of these")
+                           "starts, but GRADLANE_SOCKET or GRADLANE_START=0 uses others; unset one of these")
     if _daemons is not None:
         _daemons.end()
     _daemons = Engine.socket = None
@@ -160,7 +159,7 @@ def _facts(rank: int, size: int) -> placement.HostInfo:
         daemon = placement.NAMED
     elif _daemons is not None and _daemons.lives():
         held = _daemons.mark
-    elif not _security():  # the job's own daemons have the keys
+    elif not _security():  # only daemons that the job starts can be secured
         daemon, passed = _find(rank, size)
     return placement.HostInfo(host_info.place(), os.getpid(), held, daemon, passed, _route(),
                               os.environ.get("GRADLANE_NODES", ""), secrets.token_hex(8), host_info.network(),

@@ -85,20 +85,24 @@ class Started:
         output = self._process.stdout
         assert output is not None
         try:
-            if not select.select([output], [], [], limit_s)[0]:
-                raise CannotStart(f"{self._program} has no public key after {limit_s:g} s{tail(self.log)}")
-            # The daemon writes the line at once.
+            begun = select.poll()
+            begun.register(output, select.POLLIN)
+            if not begun.poll(1000 * limit_s):
+                raise CannotStart(f"{self._program} wrote no public key within {limit_s:g} s{tail(self.log)}")
+            # The daemon writes the line in one call.
             word, _, key = os.read(output.fileno(), 256).decode(errors="replace").strip().partition(" ")
             if word != "key":
-                self._process.wait(_ENDING_S)
-                raise CannotStart(f"{self._program} did not start, {self._how()}{tail(self.log)}")
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_ENDING_S)
+                how = "which wrote no public key" if self.lives() else self._how()
+                raise CannotStart(f"{self._program} did not start, {how}{tail(self.log)}")
         except BaseException:
             self.end()
             raise
         return key
 
     def tell_keys(self, keys: Sequence[str]) -> None:
-        """Tells a secured daemon the public keys of all daemons, in their order. It starts then."""
+        """Tells a secured daemon the public keys of all daemons, in their order. The daemon then starts."""
         assert self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, which wait_until_ready() reports
             self._process.stdin.write("".join(f"{node} {key}\n" for node, key in enumerate(keys)).encode())

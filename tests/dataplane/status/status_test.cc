@@ -69,7 +69,7 @@ const ProcessFigures kProcess = {.version = "0.1.0", .uptime_s = 2.5, .pid = 471
 
 TEST(Status, TheWholeDocument) {
   const json want = json::parse(R"({
-    "node": 1, "nodes": 3, "version": "0.1.0", "uptime_s": 2.5, "pid": 4711, "rss_kb": 62000,
+    "node": 1, "nodes": 3, "version": "0.1.0", "uptime_s": 2.5, "pid": 4711, "rss_kb": 62000, "security": "none",
     "config_digest": "0x000000000000abcd", "codec": "fixed:10", "strategies": ["ring", "direct"], "mtu": 9000, "lanes": 2, "trainers": 1,
     "attached": 1, "in_flight": 4, "failed_s_ago": null, "auth": false, "faults": null,
     "ports": [{"name": "next", "device": "net_ring0", "driver": "net_ring", "link": "up", "speed_mbps": 10000, "checksums": "device", "mac": "02:00:00:00:00:01", "address": "held",

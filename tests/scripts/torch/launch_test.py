@@ -317,6 +317,17 @@ class Found(Case):
         wait_for((there / "n.sock").exists, "a socket")
         return daemon
 
+    def test_security_that_changes(self):
+        """The daemons of the first group do not serve a later one with another GRADLANE_SECURITY."""
+        job = self.job()
+        self.assertEqual(job.ask("init()"), ["ok None"] * 2)
+        daemons = job.daemons()
+        job.ask("dist.destroy_process_group()")
+        job.ask("os.environ.update(GRADLANE_SECURITY='encrypted')")
+        self.assertEqual(job.ask("init()"), ["ok None"] * 2)
+        self.assertEqual(job.ask("reduce()"), ["ok 2.0"] * 2)
+        self.assertNotEqual(job.daemons(), daemons)
+
     @unittest.skipIf(os.path.exists("/run/gradlane"), "this machine has daemons")
     def test_job_with_security(self):
         """The job starts its own daemons. It refuses one that it is told to use."""

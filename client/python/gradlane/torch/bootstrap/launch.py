@@ -33,17 +33,19 @@ class JobDaemons:
     """The job's own daemons, as this process knows them.
 
     `mark`: word that identifies the job. `ends`: addresses of all daemons. `socket`: socket of this rank's daemon.
-    `ours`: the daemon that this process has started, or None.
+    `ours`: the daemon that this process has started, or None. `security`: their GRADLANE_SECURITY.
     """
 
     def __init__(self, mark: str, ends: list[placement.Endpoint], socket: str,
-                 ours: local_daemon.Started | None) -> None:
-        self.mark, self.ends, self.ours = mark, ends, ours
+                 ours: local_daemon.Started | None, security: str) -> None:
+        self.mark, self.ends, self.ours, self.security = mark, ends, ours, security
         self.socket = socket
         self.told = False
 
-    def lives(self) -> bool:
-        """Returns whether this rank's daemon still runs, as far as this process can see."""
+    def fits(self) -> bool:
+        """Returns whether this rank's daemon still runs, as far as this process can see, and is secured as wanted."""
+        if self.security != _security():
+            return False
         return self.ours.lives() if self.ours is not None else os.path.exists(self.socket)
 
     def end(self) -> None:
@@ -157,7 +159,7 @@ def _facts(rank: int, size: int) -> placement.HostInfo:
     held = daemon = passed = ""
     if not wanted():
         daemon = placement.NAMED
-    elif _daemons is not None and _daemons.lives():
+    elif _daemons is not None and _daemons.fits():
         held = _daemons.mark
     elif not _security():  # only daemons that the job starts can be secured
         daemon, passed = _find(rank, size)
@@ -172,7 +174,7 @@ def _facts_of_ring(known: JobDaemons | None) -> placement.HostInfo:
     if os.environ.get("GRADLANE_START", "1") == "0":
         raise errors.error(errors.Code.NO_DAEMON, "a group of some ranks needs its own daemons, but GRADLANE_START=0 "
                            "forbids starting them")
-    held = known.mark if known is not None and known.lives() else ""
+    held = known.mark if known is not None and known.fits() else ""
     named = (host_info.of_host(host.name) for host in placement.named_hosts(os.environ.get("GRADLANE_NODES", "")))
     here = next((address for address in named if host_info.is_here(address)), "")
     return placement.HostInfo(host_info.place(), os.getpid(), held, route=here or _route(), mark=secrets.token_hex(8),
@@ -245,7 +247,7 @@ def _launch(group: StoreGroup, facts: list[placement.HostInfo], rank: int) -> Jo
                 for daemon in ours:
                     daemon.end()
         if all(sockets):
-            return JobDaemons(facts[0].mark, ends, sockets[mine], ours[0] if ours else None)
+            return JobDaemons(facts[0].mark, ends, sockets[mine], ours[0] if ours else None, plan.security)
     unlucky = sockets.index("")
     raise errors.error(errors.Code.NO_DAEMON, f"gradlane: no daemon for rank {starters[unlucky]}: UDP "
                        f"{_ports_text(ends[unlucky], plan)} in use by another process, in {_ATTEMPTS} attempts; set "

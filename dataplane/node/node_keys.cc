@@ -1,9 +1,11 @@
 // node_keys.cc - a node's keys, and their change while it runs (control thread only)
+#include <linux/membarrier.h>
 #include <spdlog/fmt/ranges.h>
 #include <spdlog/spdlog.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 
 #include "base/error.h"
 #include "dataplane/node/key_file.h"
@@ -74,7 +76,8 @@ bool Node::rotating(Nanos now) {
 
 void Node::drop_old_key() {
   keys_->drop_old();
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // From here on, all workers see the drop when they begin a round.
+  (void)syscall(__NR_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
   key_change_.old_until = kNever;
   key_change_.rounds.clear();
   for (const auto& worker : workers_) key_change_.rounds.push_back(worker->rounds());

@@ -34,6 +34,13 @@ local function envelope_bytes(range)
   return before and range:len() >= kEnvelope + before and kEnvelope + before or nil
 end
 
+-- Returns the offset of a hello without a packet at the end of a superpacket; nil if there is none. It is shorter than
+-- all other datagrams.
+local function bare_hello_at(bytes)
+  local at = #bytes - lives[1] - kEnvelope
+  return at >= kHeader and bytes:byte(#bytes - 17) == 1 and bytes:byte(#bytes - 16) == 0 and at or nil
+end
+
 -- Returns whether a payload may be an encrypted packet.
 function exchange.is_sealed(tvb) return envelope_bytes(tvb()) ~= nil end
 
@@ -48,14 +55,17 @@ end
 -- follow it. The kernel sends and receives superpackets. All their datagrams have one length, only the last may be
 -- shorter. Some may be probes. first: {session, sequence} of the first one
 local function lengths(bytes, least, first)
-  local found, last = {}, #bytes - segments.kHeader - 1
+  local found, last, bare = {}, #bytes - segments.kHeader - 1, bare_hello_at(bytes)
   local next = bytes:find("G[LPS]", least + 1)
   while next and next - 1 <= last and next - 1 <= kMaxPacket + kEnvelope do
     local whole = true
-    for begin = next - 1, last, next - 1 do whole = whole and begins(bytes, begin, first) end
+    for begin = next - 1, last, next - 1 do
+      whole = whole and (begin == bare or begins(bytes, begin, first))
+    end
     if whole then found[#found + 1] = next - 1 end
     next = bytes:find("G[LPS]", next + 1)
   end
+  if bare and bare > least then found[#found + 1] = bare end
   return found
 end
 
@@ -283,16 +293,18 @@ local function show_envelope(tree, range, sealed)
   show.layout(tree, "envelope", range(range:len() - kEnvelope, kEnvelope))
 end
 
--- Dissects an encrypted packet, and returns its text.
-function exchange.dissect_sealed(tvb, _, tree)
-  local range, top = tvb(), tree:add(show.proto, tvb())
+-- Shows an encrypted packet, or a hello without one, and returns its text.
+local function show_sealed(tree, range)
   local sealed = envelope_bytes(range)
-  if range:len() > sealed then show.add(top, "sealed", range(0, range:len() - sealed)) end
-  show_envelope(top, range, sealed)
+  if range:len() > sealed then show.add(tree, "sealed", range(0, range:len() - sealed)) end
+  show_envelope(tree, range, sealed)
   local kind = names.envelope_kind[range(range:len() - 18, 1):uint()]
   return string.format("sealed: %s, counter %s, %d bytes", kind,
     tostring(range(range:len() - kEnvelope, 8):le_uint64()), range:len() - sealed)
 end
+
+-- Dissects an encrypted packet, and returns its text.
+function exchange.dissect_sealed(tvb, _, tree) return show_sealed(tree:add(show.proto, tvb()), tvb()) end
 
 -- Shows one packet. bytes: the complete payload; at: offset of the packet in it; sender: an address and a port. Returns
 -- the text of the packet.
@@ -374,7 +386,7 @@ function exchange.dissect(tvb, pinfo, tree)
       text, whole = show_segment(item, range, segment, sender, pinfo, tvb:offset() + at, cut and i == number)
     else
       show.generated(item, "packet.length", range(0, 0), range:len())
-      text = show_packet(item, range, bytes, at, sender, cut and i == number)
+      text = i > 1 and at == bare_hello_at(bytes) and not cut and show_sealed(item, range) or show_packet(item, range, bytes, at, sender, cut and i == number)
     end
     if number > 1 then item:append_text(string.format(" %d: %s", i, text)) end
     local part = segment and not segment.report

@@ -354,7 +354,7 @@ TEST(SecureLinks, UseANewKeyWhenBothEndsHaveIt) {
   // Packets that were sealed before are good until the old key is dropped.
   EXPECT_EQ(open(two, early).verdict, Verdict::kGood);
   EXPECT_EQ(open(two, early).verdict, Verdict::kReplayed);
-  const Bytes late = [&] {
+  const Bytes late = [] {
     KeyRing old(numbered_key(1));
     SecureLink it(old, Security::kEncrypted, kEnds);
     return hello(it);
@@ -395,10 +395,8 @@ TEST(SecureLinks, AgreeOnTheNewestKeyWhateverIsLost) {
   for (unsigned lost = 0; lost < 1 << 8; ++lost) {
     KeyedEnds ends;
     auto& [keys, one, two] = ends;
-    const Bytes replay_one = [&] {
-      SecureLink earlier(keys[0], Security::kEncrypted, kEnds);
-      return hello(earlier);
-    }();
+    SecureLink earlier(keys[0], Security::kEncrypted, kEnds);
+    const Bytes replay_one = hello(earlier);
     meet(one, two);
     Nanos now = kSecond;
     unsigned sent = 0;

@@ -149,7 +149,10 @@ class BlocksTest(unittest.TestCase):
         tagged = [part + envelope for part in (*long, last)]
         probes = [probe(548), probe(44)]
         mixed = [long[0], probe(len(long[0]), 2), packet(2, b"")]
-        cases = ([*long, last], long, tagged, [packet(2, b"")] * 3, probes, mixed)
+        bare = bytes([0x11]) * 36 + bytes(10) + bytes([1, 0]) + bytes([9]) * 16  # a hello without a packet
+        ended = [tagged[0], bare]
+        ended_later = [*tagged[:3], bare]
+        cases = ([*long, last], long, tagged, [packet(2, b"")] * 3, probes, mixed, ended, ended_later)
         self.capture(*(b"".join(parts) for parts in cases))
         rows = self.tshark.rows(
             self.file, "gradlane.packet.length", "gradlane.crc.status", "gradlane.sequence", "gradlane.envelope.tag")
@@ -157,7 +160,7 @@ class BlocksTest(unittest.TestCase):
         for (lengths, crcs, sequences, tags), parts in zip(rows, cases):
             self.assertEqual(lengths, [str(len(part)) for part in parts])
             self.assertEqual(set(crcs), {"good"})
-            self.assertEqual(len(tags), len(parts) if parts is tagged else 0)
+            self.assertEqual(len(tags), len(parts) if parts in (tagged, ended, ended_later) else 0)
             self.assertEqual(len(sequences), sum(part[:2] == b"GL" for part in parts))
 
     def test_envelopes(self):

@@ -160,7 +160,8 @@ class RingsTest(unittest.TestCase):
         packets = self.check_all(frames, 2)
         self.assertGreater(sum(bool(it.superpackets) for it in self.table), 10)
         self.assertGreater(packets, frames)
-        self.assertEqual(sum(len(it.tags) - len(it.probes) for it in self.table if it.kinds), packets)
+        # Each packet has a tag. A hello without a packet may end a superpacket.
+        self.assertEqual([it for it in self.table if it.kinds and len(it.tags) - len(it.crcs) not in (0, 1)], [])
         self.check_floats(0, "raw")
         self.check_floats(4, "fixed:10")
 

@@ -83,7 +83,7 @@ RulesetAttributes all_rights(int version) noexcept {
 
 size_t bytes_of_attributes(int version) noexcept { return version >= 6 ? 24 : version >= 4 ? 16 : 8; }
 
-// Files and folders, with the rights that stay.
+// A ruleset of Landlock: files and folders, with the rights that stay.
 class Rules {
  public:
   explicit Rules(int version) {
@@ -116,7 +116,7 @@ class Rules {
   std::vector<FileDescriptor> opened_;
 };
 
-// Adds what is left to a daemon.
+// Allows what a running daemon needs.
 void add_rules(Rules& rules, const ContainmentNeeds& needs) {
   std::set<std::string> folders;
   for (const std::string& path : needs.files) folders.insert(folder_of(path));
@@ -124,12 +124,15 @@ void add_rules(Rules& rules, const ContainmentNeeds& needs) {
     rules.allow(folder, kMakeSock | kRemoveFile);
     rules.allow(folder_of(folder), kRemoveDir);  // it removes a folder that it made
   }
-  if (!needs.log_file.empty()) {
+  struct stat log {};
+  if (!needs.log_file.empty() && stat(needs.log_file.c_str(), &log) == 0 && S_ISCHR(log.st_mode)) {
+    rules.allow(needs.log_file, kWriteFile);  // a device such as /dev/null, but no other one beside it
+  } else if (!needs.log_file.empty()) {
     const std::string folder = folder_of(needs.log_file);
     rules.allow(folder, kMakeReg | kWriteFile | (needs.removes_log ? kRemoveFile : 0));
     if (needs.removes_log) rules.allow(folder_of(folder), kRemoveDir);
   }
-  // Figures of the process, and the id that traces have.
+  // Statistics of the process, and the id that traces have.
   rules.allow("/proc/self", kReadFile | kReadDir);
   rules.allow("/proc/sys/kernel/random/boot_id", kReadFile);
   if (needs.bpf) rules.allow("/run", kMakeDir | kReadDir);  // libxdp's folder for locks, /run/xdp

@@ -43,7 +43,7 @@ struct Containment {
 // SIGSYS; other calls that are not allowed fail with EPERM. Only root can trace the process, and it writes no core.
 // A kernel that lacks a part is no error. With sanitizers, which need more calls, this only sets no_new_privs.
 //
-// Logs what limits the process. Only logs if `wanted` is false. Call it after the last change of the user.
+// Logs what limits the process, and only logs if `wanted` is false. Call it after the last change of the user.
 Containment contain(const ContainmentNeeds& needs, bool wanted);
 
 // Returns the filter of system calls as a program for seccomp(2).

@@ -7,8 +7,7 @@ namespace gradlane {
 
 // Redirects standard error to the end of this file, including what DPDK writes. Creates the file if necessary. A
 // further call with the same path opens the file that has this name now. The file must be a regular one or a character
-// device, and no link. Does nothing if `path` is empty. Throws
-// SetupError and then changes nothing.
+// device, and no link. Does nothing if `path` is empty. Throws SetupError and then changes nothing.
 void open_log(const std::string& path);
 
 // Writes `text` to the standard error that the process had before open_log(), where the program that started the daemon

@@ -14,8 +14,8 @@
 namespace gradlane {
 namespace {
 
-// A worker that was in a round when a key was dropped may use it until the end of that round. One round more makes sure
-// that the worker has seen the drop.
+// A worker that was in a round when a key was dropped may use it until the end of that round. One round more is for
+// kernels that refuse the barrier of drop_old_key().
 constexpr uint64_t kRoundsToForget = 2;
 
 std::string nodes_text(const std::vector<unsigned>& nodes) {

@@ -1,6 +1,7 @@
 // ring_key.cc - the secret of a ring, and the keys of links (any thread)
 #include "dataplane/secure/ring_key.h"
 
+#include <fmt/format.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <sys/random.h>
@@ -80,11 +81,7 @@ void begin_epoch(Life& life) noexcept {
   std::memcpy(life.data() + kStartBytes, &epoch, sizeof(epoch));
 }
 
-std::string key_name(uint16_t id) {
-  std::string name;
-  for (const unsigned shift : {4U, 0U, 12U, 8U}) name += "0123456789abcdef"[id >> shift & 15];
-  return name;
-}
+std::string key_name(uint16_t id) { return fmt::format("{:02x}{:02x}", id & 0xff, id >> 8); }
 
 RingKey::RingKey(std::span<const uint8_t> secret) {
   std::array<uint8_t, kBlock> key{};

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "base/entropy.h"
@@ -20,6 +21,7 @@
 #include "config/choices.h"
 #include "config/config.h"
 #include "config/values.h"
+#include "config/words.h"
 #include "tools/run/interface.h"
 #include "tools/run/links.h"
 #include "tools/run/ports.h"
@@ -256,7 +258,7 @@ void check_lanes(const RunSettings& plan) {
 std::string plan_security(const RunOptions& options, const RunSettings& plan) {
   const bool shared = plan.link == RunSettings::Link::kUdp && !plan.has_namespaces() && plan.nodes > 1;
   if (options.security.empty()) return shared ? "authenticated" : "none";
-  return parse_name("--security", options.security, {"none", "authenticated", "encrypted", "encrypted-128"});
+  return parse_name("--security", options.security, {std::begin(kSecurityWords), std::end(kSecurityWords)});
 }
 
 // Draws a job whose ports are free. After kDraws tries, takes the last one.

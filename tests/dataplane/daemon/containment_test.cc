@@ -168,6 +168,13 @@ TEST_F(ContainmentTest, OtherFilesAreRefused) {
   });
 }
 
+TEST_F(ContainmentTest, DeviceAsLogOpensNoOtherDevice) {
+  needs_.log_file = "/dev/null";
+  const auto open_it = [](const char* path) { return [=] { return open(path, O_WRONLY | O_APPEND); }; };
+  expect_works("the log", open_it("/dev/null"));
+  expect_refused("a device beside it", EACCES, open_it("/dev/zero"));
+}
+
 TEST_F(ContainmentTest, WhatADaemonDoesWorks) {
   const auto socket_of = [](int family, int type) { return [=] { return socket(family, type, 0); }; };
   expect_works("a thread", [] {

@@ -10,6 +10,7 @@ import collections
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -88,6 +89,21 @@ class ContainmentTest(DaemonTest):
             run.end()
         finally:
             run.clean()
+
+    def test_limit_of_open_files(self):
+        """A daemon takes as many open files as it may, because trainers' memory needs them."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        try:
+            ring = self.ring(1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        contexts = self.open_all(ring)
+        arrays = [contexts[0].zeros(1000) for _ in range(60)]
+        limits = pathlib.Path(f"/proc/{ring.daemons[0].pid}/limits").read_text()
+        self.assertEqual(re.search(r"Max open files +(\d+) +(\d+)", limits).groups(), (str(hard), str(hard)))
+        del arrays
+        self.finish(ring, contexts)
 
     def test_off(self):
         ring = self.ring(1, containment="false")

@@ -20,6 +20,7 @@ class FileDescriptor {
 
   [[nodiscard]] int get() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
+  void leave_open() noexcept { fd_ = -1; }  // until the process ends
   void reset() noexcept {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;

@@ -47,9 +47,9 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
-FileDescriptor make_socket(ListeningSocket::Kind kind) {
+SharedSocket make_socket(ListeningSocket::Kind kind) {
   const int type = kind == ListeningSocket::Kind::kStream ? SOCK_STREAM : SOCK_SEQPACKET;
-  FileDescriptor fd(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  SharedSocket fd(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) fail("cannot create a Unix socket", errno);
   return fd;
 }
@@ -65,7 +65,7 @@ void remove_stale(const std::string& path, ListeningSocket::Kind kind, const std
     throw SetupError(path + " exists and is not a socket; remove it, or give the daemon another path (" + setting +
                      ")");
   }
-  const FileDescriptor fd = make_socket(kind);
+  const SharedSocket fd = make_socket(kind);
   const sockaddr_un address = address_of(path);
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) fail_taken(path, setting);
   // A daemon listens here that is busy (EAGAIN) or uses another type of socket (EPROTOTYPE).

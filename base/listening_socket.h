@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/file_descriptor.h"
+#include "base/shared_socket.h"
 
 namespace gradlane {
 
@@ -51,6 +52,8 @@ class ListeningSocket {
   ListeningSocket& operator=(const ListeningSocket&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  // Adds the socket to an epoll instance, as SharedSocket does.
+  [[nodiscard]] bool add_to(int epoll, epoll_event event) noexcept { return fd_.add_to(epoll, event); }
   // Refuses new connections from now on. The file stays, and the path stays locked until this object is destroyed.
   void stop() noexcept { fd_.reset(); }
 
@@ -58,7 +61,7 @@ class ListeningSocket {
   std::string path_;
   SocketDirectory directory_;
   SocketLock lock_;
-  FileDescriptor fd_;
+  SharedSocket fd_;
   dev_t device_ = 0;  // device and inode of the socket file, so that no other file is removed
   ino_t inode_ = 0;
 };

@@ -73,6 +73,8 @@ constexpr uint32_t kAllowed[] = {
     __NR_timerfd_create,
     __NR_timerfd_settime,
     __NR_timerfd_gettime,
+    __NR_timer_create,
+    __NR_timer_settime,
     __NR_signalfd4,
     __NR_pipe2,
 #ifdef __x86_64__

@@ -22,6 +22,7 @@
 #include "dataplane/device/packet_pool.h"
 #include "dataplane/device/packet_socket.h"
 #include "dataplane/frame/frame.h"
+#include "dataplane/kernel/host_claim.h"
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/kernel/pci_device.h"
 #include "dataplane/kernel/xdp.h"
@@ -78,7 +79,7 @@ void EthdevPort::make(Make make_device) {
     const std::string warning = check_kernel_interface(config_, mtu_);
     if (!warning.empty()) spdlog::warn("port {}: {}", name_, warning);
     if (is_af_packet(config_) || is_af_xdp(config_)) {
-      claim_.emplace("interface " + interface_name(config_), "stop it, or set another interface for this daemon");
+      claim_on_host("interface " + interface_name(config_), "stop it, or set another interface for this daemon");
     }
     if (is_af_xdp(config_)) prepare_xdp();
     make_device();

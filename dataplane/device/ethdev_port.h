@@ -15,7 +15,6 @@
 #include "dataplane/device/port.h"
 #include "dataplane/device/removal.h"
 #include "dataplane/device/ring_links.h"
-#include "dataplane/kernel/host_claim.h"
 
 struct rte_eth_dev_info;
 struct rte_mempool;
@@ -94,7 +93,6 @@ class EthdevPort final : public Port {
   bool promiscuous_ = false;
   int packet_socket_ = -1;
   uint64_t missed_ = 0;                  // total at the latest maintain()
-  std::optional<HostClaim> claim_;       // claim to the interface
   std::optional<RemovalWatch> removal_;  // notice of the removal of a device that does not block
   FileDescriptor program_;               // keeps the XDP program on the interface
   FileDescriptor listening_;             // keeps the interface of the kernel promiscuous

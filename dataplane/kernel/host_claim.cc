@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 
 namespace gradlane {
 namespace {
@@ -32,15 +33,16 @@ pid_t owner_of_socket(const sockaddr_un& address, socklen_t bytes) {
 
 }  // namespace
 
-HostClaim::HostClaim(const std::string& what, const std::string& advice) : socket_(make_socket()) {
+void claim_on_host(const std::string& what, const std::string& advice) {
+  FileDescriptor fd = make_socket();
   const std::string name = "gradlane " + what;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (!socket_) throw SetupError(std::string("cannot make a Unix socket: ") + std::strerror(errno));
-  if (bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0) {
-    if (listen(socket_.get(), kAskers) == 0) return;
+  if (!fd) throw SetupError(std::string("cannot make a Unix socket: ") + std::strerror(errno));
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0) {
+    if (listen(fd.get(), kAskers) == 0) return fd.leave_open();
     throw SetupError(fmt::format("cannot claim {}: {}", what, std::strerror(errno)));
   }
   if (errno != EADDRINUSE) throw SetupError(fmt::format("cannot claim {}: {}", what, std::strerror(errno)));

@@ -6,11 +6,13 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "dataplane/device/eal.h"
@@ -22,43 +24,46 @@ namespace {
 constexpr Nanos kLongestUninterruptible = 3 * kMillisecond;  // longest sleep that nothing can end
 constexpr Nanos kTryAgain = 100 * kMicrosecond;              // sleep after a port has taken nothing
 
+[[noreturn]] void fail_to_watch() {
+  throw SetupError(std::string("cannot make the socket pair and the epoll instance of a worker: ") +
+                   std::strerror(errno));
+}
+
+// Reads what a bell has. Returns false if a trainer has sent something else than rings: a file, which stays unread.
+bool drain(int bell) noexcept {
+  std::array<std::byte, 256> rings;
+  return receive_without_files(bell, rings) >= 0 || errno != EPERM;
+}
+
 }  // namespace
 
 Worker::Worker(IdlePolicy policy, Nanos patience) : idle_(policy, patience), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   int pair[2] = {-1, -1};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) bells_.push_back({pair[0], pair[1]});
-  watch(pair[0], true);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail_to_watch();
+  bells_.push_back({SharedSocket(pair[0]), FileDescriptor(pair[1])});
+  watch(bells_.back().bell);
 }
 
 void Worker::add(PortQueue& queue, std::span<const int> fds) {
   woken_ = !fds.empty() && (woken_ || queues_.empty());
   idle_.set_woken(woken_);
   queues_.push_back(&queue);
-  for (const int fd : fds) watch(fd, false);
-}
-
-// Marks file descriptors of packets by -1, because the queue reads them. Bells are read by sleep().
-void Worker::watch(int fd, bool bell) {
-  epoll_event event{.events = EPOLLIN | (bell ? EPOLLRDHUP : 0U), .data = {.fd = bell ? fd : -1}};
-  if (epoll_ < 0 || fd < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
-    throw SetupError(std::string("cannot make the socket pair and the epoll instance of a worker: ") +
-                     std::strerror(errno));
+  for (const int fd : fds) {
+    epoll_event event{.events = EPOLLIN, .data = {.fd = -1}};  // no bell: the queue reads it
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) fail_to_watch();
   }
 }
 
-Worker::~Worker() {
-  stop();
-  for (const Bell& it : bells_) {
-    close(it.bell);
-    close(it.doorbell);
-  }
-  close(epoll_);
+void Worker::watch(SharedSocket& bell) {
+  if (!bell.add_to(epoll_.get(), {.events = EPOLLIN | EPOLLRDHUP, .data = {.fd = bell.get()}})) fail_to_watch();
 }
+
+Worker::~Worker() { stop(); }
 
 void Worker::adopt_wakeups(Worker& other) {
-  for (const Bell& it : other.bells_) {
-    bells_.push_back(it);
-    watch(it.bell, true);
+  for (Bell& it : other.bells_) {
+    bells_.push_back(std::move(it));
+    watch(bells_.back().bell);
   }
   other.bells_.clear();
 }
@@ -137,13 +142,14 @@ void Worker::sleep(Nanos most) noexcept {
   if (may) {
     const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(std::min(most, kSecond - 1))};
     epoll_event event;
-    const int events = epoll_pwait2(epoll_, &event, 1, &timeout, nullptr);
+    const int events = epoll_pwait2(epoll_.get(), &event, 1, &timeout, nullptr);
     // The kernel is older than 5.11, or the container does not allow the call: then nothing can wake the worker up.
     if (events < 0 && errno != EINTR) sleep_uninterruptible(most);
     if (events > 0 && event.data.fd >= 0) {
-      gl_drain_bell(event.data.fd);
-      // A trainer has shut the bell down, for all trainers. Sleeps are short, so this does little harm.
-      if ((event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, event.data.fd, nullptr);
+      // A trainer that shuts the bell down, or sends a file, does so for all. Sleeps are short, so this does little
+      // harm.
+      const bool works = drain(event.data.fd) && (event.events & (EPOLLRDHUP | EPOLLHUP)) == 0;
+      if (!works) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, event.data.fd, nullptr);
     }
   }
   for (Lane* const lane : lanes_) lane->wake_up();

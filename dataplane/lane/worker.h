@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/file_descriptor.h"
+#include "base/shared_socket.h"
 #include "base/time.h"
 #include "dataplane/lane/lane.h"
 #include "dataplane/lane/port_queue.h"
@@ -50,12 +52,12 @@ class Worker {
   [[nodiscard]] uint64_t rounds() const noexcept { return rounds_.load(std::memory_order_acquire); }
 
   // Returns the trainers' end of the worker's bell. They ring it when the worker sleeps.
-  [[nodiscard]] int doorbell() const noexcept { return bells_.front().doorbell; }
+  [[nodiscard]] int doorbell() const noexcept { return bells_.front().doorbell.get(); }
   // Takes over the bells of a worker that will not be started: they wake this one up.
   void adopt_wakeups(Worker& other);
 
  private:
-  void watch(int fd, bool bell);
+  void watch(SharedSocket& bell);
   void run(int core) noexcept;
   void sleep(Nanos most) noexcept;
   void sleep_uninterruptible(Nanos most) noexcept;
@@ -65,11 +67,11 @@ class Worker {
   Idle idle_;
   bool woken_ = false;  // all queues have file descriptors, so that packets wake the worker
   struct Bell {
-    int bell = -1;
-    int doorbell = -1;
+    SharedSocket bell;
+    FileDescriptor doorbell;
   };
-  std::vector<Bell> bells_;  // its own bell comes first
-  int epoll_ = -1;
+  FileDescriptor epoll_;
+  std::vector<Bell> bells_;          // its own bell comes first
   std::atomic<bool> stop_{false};    // control thread writes, worker reads
   std::atomic<Nanos> busy_{0};       // worker writes, others read
   std::atomic<uint64_t> rounds_{0};  // worker writes, others read

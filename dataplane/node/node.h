@@ -13,7 +13,6 @@
 #include "dataplane/device/port.h"
 #include "dataplane/device/ring_links.h"
 #include "dataplane/frame/frame.h"
-#include "dataplane/kernel/host_claim.h"
 #include "dataplane/lane/address_claim.h"
 #include "dataplane/lane/lane.h"
 #include "dataplane/lane/port_queue.h"
@@ -185,7 +184,6 @@ class Node {
   const NodeConfig config_;
   const Classifier classifier_;
   const uint64_t incarnation_;
-  std::optional<HostClaim> address_;                 // empty if all ports are links inside this machine, or sockets
   std::unique_ptr<KeyRing> keys_;                    // of all nodes; null if there is none
   std::vector<std::unique_ptr<KeyRing>> pair_keys_;  // by node; empty if keys_ serves all
   // A change of keys.

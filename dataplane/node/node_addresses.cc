@@ -8,6 +8,7 @@
 #include "config/addresses.h"
 #include "config/values.h"
 #include "dataplane/device/eal.h"
+#include "dataplane/kernel/host_claim.h"
 #include "dataplane/kernel/kernel_interface.h"
 #include "dataplane/node/node.h"
 
@@ -34,7 +35,7 @@ void Node::claim_address() {
                     sockets->name, device->name));
   }
   const std::string ip = address_text(own);
-  address_.emplace("address " + ip, "stop it, or set this node's own `rank` and address");
+  claim_on_host("address " + ip, "stop it, or set this node's own `rank` and address");
   const std::string owner = owner_of(address_of(own));
   if (owner.empty()) return;
   spdlog::warn(

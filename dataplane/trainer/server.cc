@@ -33,6 +33,10 @@ static_assert(kMaxSessions > 2 * kMaxTrainers);
 
 constexpr Nanos kAcceptPause = 100 * kMillisecond;
 
+[[noreturn]] void fail_to_watch() { throw SetupError(std::string("cannot watch a socket: ") + std::strerror(errno)); }
+
+epoll_event event_of(uint32_t events, void* whom) noexcept { return {.events = events, .data = {.ptr = whom}}; }
+
 FileDescriptor checked(int fd, const char* what) {
   if (fd < 0) throw SetupError(std::string("cannot make an ") + what + ": " + std::strerror(errno));
   return FileDescriptor(fd);
@@ -68,13 +72,13 @@ class ServerState {
  private:
   void watch(int operation, int fd, uint32_t events, void* whom) const;
   void accept_some(Nanos now);
-  void add(FileDescriptor socket, Nanos now);
+  void add(SharedSocket socket, Nanos now);
   void make_room();
   void step_sessions(Nanos now);
 
   const NodeConfig config_;
-  ListeningSocket listener_;
   FileDescriptor epoll_;
+  ListeningSocket listener_;
   // An eventfd that is always readable. It is watched while memory is being allocated, so that fd() is readable and
   // step() is called again at once.
   FileDescriptor again_;
@@ -91,8 +95,8 @@ class ServerState {
 
 ServerState::ServerState(const NodeConfig& config, const ServerLanes& lanes)
     : config_(config),
-      listener_(config.socket),
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll instance")),
+      listener_(config.socket),
       again_(checked(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
       slots_(config_, lanes.channels, lanes.doorbells),
       planning_(config_, lanes.mbps),
@@ -102,16 +106,12 @@ ServerState::ServerState(const NodeConfig& config, const ServerLanes& lanes)
 
 void ServerState::open() {
   listener_.open();
-  watch(EPOLL_CTL_ADD, listener_.fd(), EPOLLIN, &listener_);
+  if (!listener_.add_to(epoll_.get(), event_of(EPOLLIN, &listener_))) fail_to_watch();
 }
 
 void ServerState::watch(int operation, int fd, uint32_t events, void* whom) const {
-  epoll_event event{};
-  event.events = events;
-  event.data.ptr = whom;
-  if (epoll_ctl(epoll_.get(), operation, fd, &event) != 0) {
-    throw SetupError(std::string("cannot watch a socket: ") + std::strerror(errno));
-  }
+  epoll_event event = event_of(events, whom);
+  if (epoll_ctl(epoll_.get(), operation, fd, &event) != 0) fail_to_watch();
 }
 
 void ServerState::step(Nanos now) {
@@ -151,7 +151,7 @@ void ServerState::step_sessions(Nanos now) {
 
 void ServerState::accept_some(Nanos now) {
   for (int i = 0; i < kAcceptsPerStep; ++i) {
-    FileDescriptor socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    SharedSocket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
       cannot_accept_ = false;
       add(std::move(socket), now);
@@ -171,14 +171,12 @@ void ServerState::accept_some(Nanos now) {
   }
 }
 
-void ServerState::add(FileDescriptor socket, Nanos now) {
+void ServerState::add(SharedSocket socket, Nanos now) {
   if (sessions_.size() >= kMaxSessions) make_room();
   auto session = std::make_unique<Session>(config_, slots_, planning_, packets_, log_, std::move(socket), now);
   if (session->gone()) return;
-  try {
-    watch(EPOLL_CTL_ADD, session->fd(), EPOLLIN | EPOLLRDHUP, session.get());
-  } catch (const SetupError& error) {
-    return session->send_away(error.what());
+  if (!session->add_to(epoll_.get(), event_of(EPOLLIN | EPOLLRDHUP, session.get()))) {
+    return session->send_away(std::string("cannot watch a socket: ") + std::strerror(errno));
   }
   sessions_.push_back(std::move(session));
 }

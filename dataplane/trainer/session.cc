@@ -16,7 +16,7 @@
 namespace gradlane {
 
 Session::Session(const NodeConfig& config, Slots& slots, const CandidatePredictor& planning, const PacketRoom& packets,
-                 LogLimiter& log, FileDescriptor socket, Nanos now)
+                 LogLimiter& log, SharedSocket socket, Nanos now)
     : config_(config),
       slots_(slots),
       planning_(planning),
@@ -83,7 +83,7 @@ void Session::attach(unsigned slot) {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, bell) != 0) {
     throw SetupError(std::string("cannot make a socket pair: ") + std::strerror(errno));
   }
-  completion_ = FileDescriptor(bell[0]);
+  completion_ = SharedSocket(bell[0]);
   trainers_bell_ = FileDescriptor(bell[1]);
   tables.write(control_.base());
 
@@ -204,7 +204,6 @@ void Session::send_away(const std::string& why) {
 
 // Closes the socket at once. The trainer is detached when no round is under way.
 void Session::disconnect() {
-  end_connection(socket_.get());
   socket_.reset();
   if (slot_) slots_[*slot_].leaving = true;
   if (waiting_for_hello()) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/shared_socket.h"
 #include "base/time.h"
 #include "client/abi.h"
 #include "config/config.h"
@@ -39,11 +40,13 @@ inline constexpr Nanos kHelloTime = 5 * kSecond;
 class Session {
  public:
   Session(const NodeConfig& config, Slots& slots, const CandidatePredictor& planning, const PacketRoom& packets,
-          LogLimiter& log, FileDescriptor socket, Nanos now);
+          LogLimiter& log, SharedSocket socket, Nanos now);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }  // -1: the connection has ended
+  // Adds the connection to an epoll instance, as SharedSocket does.
+  [[nodiscard]] bool add_to(int epoll, epoll_event event) noexcept { return socket_.add_to(epoll, event); }
 
   // Reads some messages. Call it when the socket is readable.
   void receive(Nanos now);
@@ -113,7 +116,7 @@ class Session {
   const CandidatePredictor& planning_;
   const PacketRoom packets_;
   LogLimiter& log_;
-  FileDescriptor socket_;
+  SharedSocket socket_;
   ucred peer_{};
   State state_ = State::kNew;
   Nanos deadline_;   // in kNew and kHello
@@ -123,7 +126,7 @@ class Session {
   std::optional<unsigned> slot_;
   std::optional<LaneRound> round_;
   Segment control_;
-  FileDescriptor completion_;     // daemon's end of the bell that wakes the trainer
+  SharedSocket completion_;       // daemon's end of the bell that wakes the trainer
   FileDescriptor trainers_bell_;  // trainer's end of that bell, until it has been sent
   bool welcome_ = false;
 

@@ -10,14 +10,13 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/shared_socket.h"
 #include "collectives/strategy/strategy_id.h"
 
 namespace gradlane {
 namespace {
 
 constexpr size_t kMaxFds = 2 + GL_MAX_LANES;
-// most messages that end_connection() discards; a socket's buffer holds fewer by default
-constexpr int kMaxUnread = 1024;
 
 size_t bytes_of(uint32_t type) noexcept {
   switch (type) {
@@ -55,12 +54,14 @@ uint32_t Incoming::type() const noexcept { return as<uint32_t>(); }
 
 Incoming receive_message(int fd) noexcept {
   Incoming message;
-  const ssize_t got = recv(fd, message.data.data(), message.data.size(), MSG_DONTWAIT | MSG_TRUNC);
+  const ssize_t got = receive_without_files(fd, message.data, MSG_TRUNC);
   if (got > 0) {
     message.kind = Incoming::Kind::kMessage;
     message.bytes = static_cast<size_t>(got);
   } else if (got == 0) {
     message.kind = has_ended(fd) ? Incoming::Kind::kEnd : Incoming::Kind::kMessage;
+  } else if (errno == EPERM) {
+    message.kind = Incoming::Kind::kFiles;
   } else if (errno != EAGAIN && errno != EINTR) {
     message.kind = Incoming::Kind::kEnd;
   }
@@ -136,13 +137,6 @@ bool send_text(int fd, gl_message_type type, std::string_view text, uint32_t ver
   message.no_codec = no_codec ? 1 : 0;
   copy_text(message.text, text);
   return send_message(fd, message);
-}
-
-void end_connection(int fd) noexcept {
-  shutdown(fd, SHUT_RDWR);
-  uint8_t byte = 0;
-  for (int i = 0; i < kMaxUnread && recv(fd, &byte, 1, MSG_DONTWAIT) > 0; ++i) {
-  }
 }
 
 uint32_t capabilities(const CodecRow& codec) noexcept {

@@ -18,10 +18,10 @@
 namespace gradlane {
 
 struct Incoming {
-  enum class Kind : uint8_t { kNothing, kMessage, kEnd };
+  enum class Kind : uint8_t { kNothing, kMessage, kFiles, kEnd };
   Kind kind = Kind::kNothing;
   size_t bytes = 0;  // length of the message; larger than `data` if the message was too long
-  alignas(8) std::array<uint8_t, 256> data{};
+  alignas(8) std::array<std::byte, 256> data{};
 
   [[nodiscard]] uint32_t type() const noexcept;
   template <typename T>
@@ -33,7 +33,7 @@ struct Incoming {
   }
 };
 
-// Receives one message, if there is one. File descriptors that came with it are discarded.
+// Receives one message, if there is one. One with files stays in the socket: Kind::kFiles.
 [[nodiscard]] Incoming receive_message(int fd) noexcept;
 
 // Checks type, size and magic of a client's message. Returns a text that says what is wrong, or an empty one.
@@ -50,10 +50,6 @@ template <typename T>
 // Sends a gl_text. Text that does not fit is cut off. `version`, `world` and `no_codec` are fields of gl_text.
 [[nodiscard]] bool send_text(int fd, gl_message_type type, std::string_view text, uint32_t version = 0,
                              uint32_t world = 0, bool no_codec = false) noexcept;
-
-// Shuts the connection down, so that the client reads what was sent, and then the end. Unread messages are discarded:
-// if they were left, the client's first read would be an error.
-void end_connection(int fd) noexcept;
 
 // Copies as much of `text` as fits and fills the rest with 0. The last byte is always 0.
 void copy_text(std::span<char> out, std::string_view text) noexcept;

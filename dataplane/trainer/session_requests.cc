@@ -39,6 +39,8 @@ void Session::receive(Nanos now) {
           spdlog::debug("{} has left", who());
         }
         return disconnect();
+      case Incoming::Kind::kFiles:
+        return cut_off("message with files, which a client must not send");
       case Incoming::Kind::kMessage:
         handle(message, now);
     }

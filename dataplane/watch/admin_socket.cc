@@ -1,7 +1,7 @@
 // admin_socket.cc - requests of one line, and documents as answers (control thread only)
 #include "dataplane/watch/admin_socket.h"
 
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -14,13 +14,6 @@ namespace {
 
 using Sender = ClientServer::Sender;
 
-std::optional<uid_t> user_of(int client) noexcept {
-  ucred peer{};
-  socklen_t bytes = sizeof(peer);
-  if (getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return std::nullopt;
-  return peer.uid;
-}
-
 // Adds a newline to the document.
 ServerAnswer as_line(ServerAnswer answer) {
   if (!answer.later) return {std::move(answer.text) + "\n", {}};
@@ -32,6 +25,11 @@ ServerAnswer as_line(ServerAnswer answer) {
 }
 
 std::optional<ServerAnswer> answer_line(const AdminSocket::Handler& handler, const ClientServer::Request& from) {
+  if (from.sender == Sender::kFiles) {
+    return as_line(
+        {admin_error("only root and uid " + std::to_string(geteuid()) + ", which runs the daemon, may send a file"),
+         {}});
+  }
   const std::string_view so_far = from.so_far;
   const size_t end = so_far.find('\n');
   if (std::min(end, so_far.size()) > AdminSocket::kMostRequest) {
@@ -39,8 +37,7 @@ std::optional<ServerAnswer> answer_line(const AdminSocket::Handler& handler, con
   }
   // A client may also end its request by closing its side, without a newline.
   if (end == std::string_view::npos && from.sender == Sender::kOpen) return std::nullopt;
-  AdminRequest request{
-      .line = std::string(so_far.substr(0, end)), .user = user_of(from.client), .file = std::move(from.file)};
+  AdminRequest request{.line = std::string(so_far.substr(0, end)), .user = from.user, .file = std::move(from.file)};
   if (request.line.ends_with('\r')) request.line.pop_back();
   return as_line(handler(request));
 }

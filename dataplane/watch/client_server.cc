@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/shared_socket.h"
 
 namespace gradlane {
 namespace {
@@ -22,12 +23,20 @@ namespace {
 constexpr int kClientsPerStep = 16;
 constexpr size_t kReadPerStep = size_t{4} << 10;
 constexpr size_t kWritePerStep = size_t{256} << 10;
-constexpr size_t kDrain = size_t{512} << 10;  // more than the kernel holds for a socket
 constexpr auto kClientPause = std::chrono::milliseconds(100);
 constexpr size_t kMostFiles = 4;  // that come at once; the kernel closes more
 
-// Receives bytes. If files come with them, keeps the last one.
-ssize_t receive(int socket, std::span<char> bytes, FileDescriptor& file) noexcept {
+std::optional<uid_t> user_of(int client) noexcept {
+  ucred peer{};
+  socklen_t bytes = sizeof(peer);
+  if (getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return std::nullopt;
+  return peer.uid;
+}
+
+epoll_event event_of(int fd, uint32_t events) noexcept { return {.events = events, .data = {.fd = fd}}; }
+
+// Receives bytes from a client that may send files. If files come, keeps the last one.
+ssize_t receive(int socket, std::span<std::byte> bytes, FileDescriptor& file) noexcept {
   iovec part{.iov_base = bytes.data(), .iov_len = bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostFiles * sizeof(int))> control;
   msghdr message{};
@@ -52,7 +61,8 @@ ssize_t receive(int socket, std::span<char> bytes, FileDescriptor& file) noexcep
 
 struct ClientServer::Client {
   enum class State : uint8_t { kReading, kLater, kWriting, kGone };
-  FileDescriptor fd;
+  SharedSocket fd;
+  std::optional<uid_t> user;
   FileDescriptor file;  // the latest one that it has sent
   State state = State::kReading;
   Clock::time_point came;
@@ -72,9 +82,7 @@ ClientServer::ClientServer(int listener, Protocol protocol)
 ClientServer::~ClientServer() = default;
 
 bool ClientServer::watch(int operation, int fd, uint32_t events) const noexcept {
-  epoll_event event{};
-  event.events = events;
-  event.data.fd = fd;
+  epoll_event event = event_of(fd, events);
   return epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
 }
 
@@ -113,10 +121,11 @@ void ClientServer::step(Clock::time_point now) {
 void ClientServer::accept_some(Clock::time_point now) {
   for (int i = 0; i < kClientsPerStep; ++i) {
     if (const Clock::time_point free = make_room(now); free > now) return pause_accepting(free);
-    FileDescriptor socket(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    SharedSocket socket(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
-      if (!watch(EPOLL_CTL_ADD, socket.get(), EPOLLIN)) continue;
+      if (!socket.add_to(epoll_.get(), event_of(socket.get(), EPOLLIN))) continue;
       Client& client = clients_.emplace_back();
+      client.user = user_of(socket.get());
       client.fd = std::move(socket);
       client.came = now;
       client.until = now + kPatience;
@@ -170,21 +179,25 @@ void ClientServer::step_client(Client& client, Clock::time_point now) {
 }
 
 void ClientServer::read_request(Client& client, Clock::time_point now) {
-  std::array<char, kReadPerStep> bytes;
-  const size_t most = std::min(bytes.size(), protocol_.most_request + 1 - client.text.size());
-  const ssize_t got = receive(client.fd.get(), std::span(bytes).first(most), client.file);
-  if (got < 0) {
+  std::array<std::byte, kReadPerStep> buffer;
+  const std::span bytes =
+      std::span(buffer).first(std::min(buffer.size(), protocol_.most_request + 1 - client.text.size()));
+  const bool may_send_files = client.user == uid_t{0} || client.user == geteuid();
+  const ssize_t got =
+      may_send_files ? receive(client.fd.get(), bytes, client.file) : receive_without_files(client.fd.get(), bytes);
+  const bool refuses_file = got < 0 && errno == EPERM;
+  if (got < 0 && !refuses_file) {
     if (errno != EAGAIN && errno != EINTR) client.state = Client::State::kGone;
     return;
   }
-  client.text.append(bytes.data(), static_cast<size_t>(got));
-  const Sender sender = client.text.size() > protocol_.most_request ? Sender::kTooMuch
-                        : got == 0                                  ? Sender::kEnded
-                                                                    : Sender::kOpen;
+  if (got > 0) client.text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(got));
+  const Sender sender = refuses_file                                  ? Sender::kFiles
+                        : client.text.size() > protocol_.most_request ? Sender::kTooMuch
+                        : got == 0                                    ? Sender::kEnded
+                                                                      : Sender::kOpen;
   std::optional<ServerAnswer> answer;
-  if (!client.text.empty()) {
-    answer =
-        protocol_.answer({.so_far = client.text, .sender = sender, .client = client.fd.get(), .file = client.file});
+  if (!client.text.empty() || refuses_file) {
+    answer = protocol_.answer({.so_far = client.text, .sender = sender, .user = client.user, .file = client.file});
   }
   if (!answer) {
     if (sender != Sender::kOpen) client.state = Client::State::kGone;
@@ -215,13 +228,7 @@ void ClientServer::write_answer(Client& client) {
     return;
   }
   client.written += static_cast<size_t>(sent);
-  if (client.written != client.text.size()) return;
-  // Bytes that were not read would make the client see an error instead of the end.
-  std::array<char, 16384> rest;
-  for (size_t drained = 0; drained < kDrain; drained += rest.size()) {
-    if (recv(client.fd.get(), rest.data(), rest.size(), 0) <= 0) break;
-  }
-  client.state = Client::State::kGone;
+  if (client.written == client.text.size()) client.state = Client::State::kGone;
 }
 
 }  // namespace gradlane

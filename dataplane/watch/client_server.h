@@ -34,12 +34,13 @@ class ClientServer {
     kOpen,     // the client may send more
     kEnded,    // the client has closed its side; the request is complete and not empty
     kTooMuch,  // the client has sent more than most_request bytes
+    kFiles,    // the client has sent a file, and is neither root nor this process's user
   };
   struct Request {
     std::string_view so_far;  // all bytes that the client has sent so far
     Sender sender = Sender::kOpen;
-    int client = -1;       // socket of the client
-    FileDescriptor& file;  // a file that came with the bytes; the handler may take it
+    std::optional<uid_t> user;  // of the client, if known
+    FileDescriptor& file;       // a file that came with the bytes; the handler may take it
   };
   struct Protocol {
     const char* name;  // name of the socket in the log: "the admin socket"

@@ -6,6 +6,7 @@
 
 #include "config/devices.h"
 #include "dataplane/device/packet_socket.h"
+#include "dataplane/kernel/host_claim.h"
 #include "dataplane/kernel/kernel_interface.h"
 
 namespace gradlane {
@@ -15,7 +16,7 @@ VnetPort::VnetPort(const PortConfig& config, size_t mtu, rte_mempool* pool) : Po
   try {
     const std::string warning = check_kernel_interface(config_, mtu);
     if (!warning.empty()) spdlog::warn("port {}: {}", name_, warning);
-    claim_.emplace("interface " + name, "stop it, or give this one another interface");
+    claim_on_host("interface " + name, "stop it, or give this one another interface");
     interface_ = if_nametoindex(name.c_str());
     queue_.emplace(interface_, pool);
     listening_ = make_promiscuous(interface_);

@@ -9,7 +9,6 @@
 #include "base/file_descriptor.h"
 #include "dataplane/accelerator/packet/vnet_queue.h"
 #include "dataplane/device/port.h"
-#include "dataplane/kernel/host_claim.h"
 
 struct rte_mempool;
 
@@ -37,8 +36,7 @@ class VnetPort final : public Port {
   using Event = VnetQueue::Event;
   [[nodiscard]] const char* problem_text(Event event) const noexcept;
 
-  unsigned interface_ = 0;  // the kernel's index of the interface
-  std::optional<HostClaim> claim_;
+  unsigned interface_ = 0;    // the kernel's index of the interface
   FileDescriptor listening_;  // socket that keeps the interface promiscuous
   std::optional<VnetQueue> queue_;
   uint64_t lost_in_socket_ = 0;

@@ -13,12 +13,12 @@ namespace {
 
 TEST(HostClaim, NamesWhatItsProcessHasOnce) {
   const std::string what = "test " + std::to_string(getpid());
-  const HostClaim first(what, "stop it");
-  const HostClaim again(what, "stop it");
+  claim_on_host(what, "stop it");
+  claim_on_host(what, "stop it");
   const pid_t child = fork();
   if (child == 0) {
     try {
-      const HostClaim other(what, "stop it");
+      claim_on_host(what, "stop it");
       _exit(1);
     } catch (const SetupError& error) {
       const std::string expected =

@@ -18,6 +18,7 @@ from tests.scripts.daemon import raw
 from tests.scripts.daemon.raw import RawTrainer
 from tests.scripts.daemon.stuck_writer import StuckWriter
 from tests.scripts.fixtures.daemons import COUNTED, PATIENCE, Daemon, DaemonTest, Ring, gradlane_package, wait_for
+from tests.scripts.fixtures.lingering import lingering, paused
 
 
 PER_TRAINER = 32 << 20
@@ -383,41 +384,68 @@ class HostileTest(DaemonTest):
         before = self.daemon.open_files()
         attacker = self.attack()
         find = struct.pack("<II32s", raw.FIND_CODEC, 0, b"raw")
-        reader, writer = os.pipe()
         attacker.socket.settimeout(1)
         try:
             for _ in range(20000):
-                socket.send_fds(attacker.socket, [find], [reader, writer] * 20)
+                attacker.socket.send(find)
         except (TimeoutError, BlockingIOError, ConnectionError):
             pass
         self.assert_ends(attacker.socket)
-        os.close(reader)
-        os.close(writer)
         self.assert_in_order()
         wait_for(lambda: self.daemon.open_files() <= before + 1, "file descriptors are closed")
 
-    def test_descriptors_that_nobody_asked_for(self):
-        attacker = self.attack()
+    def test_files_that_nobody_asked_for(self):
+        """Trainers send no files. The thread that drops the last reference to one of these would wait for an hour."""
         before = self.daemon.open_files()
-        plain, huge = os.memfd_create("plain"), None
-        os.ftruncate(plain, 1 << 20)
-        with contextlib.suppress(OSError):
-            huge = os.memfd_create("huge", os.MFD_HUGETLB)
-            os.ftruncate(huge, 2 << 20)
-        files = [*os.pipe(), os.open("/dev/zero", os.O_RDWR), os.open(self.folder, os.O_PATH), plain]
-        files += [] if huge is None else [huge]
-        for fd in files:
-            socket.send_fds(attacker.socket, [struct.pack("<IIQ", raw.ALLOCATE, 0, 1 << 16)], [fd] * 20)
-            answer, fds = attacker.receive()
-            kind, number = struct.unpack_from("<II", answer)
-            self.assertEqual((kind, len(fds)), (raw.SEGMENT, 1))
-            self.assertEqual(os.fstat(fds[0]).st_size, 1 << 16)
-            attacker.free(number)
-            os.close(fd)
-        # The daemon keeps one for each segment that the attacker keeps. The other ring has some for a moment.
-        wait_for(lambda: self.daemon.open_files() <= before + len(files), "file descriptors are closed")
+        allocate = struct.pack("<IIQ", raw.ALLOCATE, 0, 1 << 16)
+        attacker = self.attack()
+        self.send_lingering(lambda fd: socket.send_fds(attacker.socket, [allocate], [fd] * 20))
+        self.assert_cut_off(attacker, "message with files")
+        self.assert_in_order()
+        attacker = self.attack()
+        for bell in [attacker.completion_fd, *attacker.doorbells]:
+            self.send_lingering(lambda fd, bell=bell: raw.use(bell, lambda bell: socket.send_fds(bell, [b"x"], [fd])))
         attacker.socket.close()
         self.assert_in_order()
+        # over a connection without a rank, then over one that is closed at once, in another socket
+        client = raw.connect(self.victim.sockets[0])
+        self.send_lingering(lambda fd: socket.send_fds(client, [raw.hello(1)], [fd]))
+        self.assert_ends(client)
+        self.assert_in_order()
+
+        def send_nested(fd):
+            inner, outer = socket.socketpair()
+            with inner, outer, raw.connect(self.victim.sockets[0]) as client:
+                socket.send_fds(inner, [b"x"], [fd])
+                socket.send_fds(client, [raw.hello(1)], [outer.fileno()])
+
+        self.send_lingering(send_nested)
+        self.assert_in_order()
+        for attacker in self.attackers:
+            attacker.close()
+        wait_for(lambda: self.daemon.open_files() <= before + 1, "file descriptors are closed")
+
+    def send_lingering(self, send):
+        """Calls send() with a descriptor of a socket that lingers. Returns when the daemon has the last one."""
+        file = self.enterContext(lingering())  # its other end must stay open
+        with paused(self.daemon.pid):
+            send(file.fileno())
+            file.close()
+
+    def test_flood_of_files(self):
+        reader, writer = os.pipe()
+        before = self.daemon.open_files()
+        find = struct.pack("<II32s", raw.FIND_CODEC, 0, b"raw")
+        for attacker in (raw.connect(self.victim.sockets[0]), self.attack().socket):
+            with contextlib.suppress(OSError):
+                for _ in range(20000):
+                    socket.send_fds(attacker, [find], [reader, writer] * 20)
+            self.assert_ends(attacker)
+        os.close(reader)
+        os.close(writer)
+        self.assert_in_order()
+        self.attackers[0].close()
+        wait_for(lambda: self.daemon.open_files() <= before + 1, "file descriptors are closed")
 
     # ---- The log
 

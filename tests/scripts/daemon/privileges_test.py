@@ -13,6 +13,7 @@ import tempfile
 
 from tests.scripts.fixtures import networks, rings
 from tests.scripts.fixtures.contained import is_contained
+from tests.scripts.fixtures.lingering import lingering, paused
 from tests.scripts.fixtures.nobody import USER, copies
 from tests.scripts.fixtures.waiting import PATIENCE
 from lab.net.spaces import run
@@ -20,10 +21,10 @@ from lab.net.spaces import run
 STRANGER = 54321  # a user and group id that nobody has
 
 
-def as_user(uid, gid, script, *argv):
-    """Runs a Python script as that user without further groups. Returns its output."""
+def as_user(uid, gid, script, *argv, files=()):
+    """Runs a Python script as that user without further groups, with these open files. Returns its output."""
     result = subprocess.run([sys.executable, "-c", script, *(str(word) for word in argv)], capture_output=True,
-                            text=True, timeout=PATIENCE, user=uid, group=gid, extra_groups=[])
+                            text=True, timeout=PATIENCE, user=uid, group=gid, extra_groups=[], pass_fds=files)
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
 
@@ -35,6 +36,16 @@ try:
     print("connected")
 except OSError as error:
     print(type(error).__name__)
+"""
+
+# Sends a text with a file to an admin socket. Prints the answer if the third argument says so.
+SEND_FILE = """
+import socket, sys
+client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+client.connect(sys.argv[1])
+socket.send_fds(client, [sys.argv[2].encode()], [int(sys.argv[3])])
+if sys.argv[4:]:
+    print(client.recv(4096).decode())
 """
 
 # Tries to open all files of a process through /proc. The most important of them is the memory that it shares with
@@ -86,6 +97,24 @@ def check_other_users(ring, entry):
         assert as_user(entry.pw_uid, entry.pw_gid, OPEN_FILES, ring.pid(0)) == "PermissionError"
 
 
+def check_files(ring, entry):
+    """Checks that only root and the daemon's user may send a file to the admin socket. The daemon does not wait for a
+    file that others send."""
+    admin, pid = ring.socket(0)[: -len(".sock")] + ".admin", ring.pid(0)
+    answer = as_user(STRANGER, entry.pw_gid, SEND_FILE, admin, "rotate 0\n", 0, "answer")
+    assert f"only root and uid {entry.pw_uid}, which runs the daemon, may send a file" in answer, answer
+    for user in (0, entry.pw_uid):
+        answer = as_user(user, entry.pw_gid, SEND_FILE, admin, "rotate 0\n", 0, "answer")
+        assert "the key file" in answer and "only root" not in answer, answer
+    for text in ("rotate 0\n", "rot"):
+        with lingering() as file:
+            with paused(pid):
+                as_user(STRANGER, entry.pw_gid, SEND_FILE, admin, text, file.fileno(), files=[file.fileno()])
+                file.close()
+            answer = as_user(STRANGER, entry.pw_gid, SEND_FILE, admin, "rotate 0\n", 0, "answer")
+            assert "may send a file" in answer, answer
+
+
 def check_ring(args, folder, network, entry):
     folder.chmod(0o755)
     sockets = folder / "run"  # the daemons make this folder
@@ -99,6 +128,7 @@ def check_ring(args, folder, network, entry):
             assert "running as user nobody from now on" in ring.log(node), ring.log(node)
             check_threads(ring.pid(node), entry)
         check_other_users(ring, entry)
+        check_files(ring, entry)
         trainers = [ring.trainer(rank, args.example, stdout=subprocess.PIPE) for rank in range(2)]
         for trainer in trainers:
             output, _ = trainer.communicate(timeout=PATIENCE)

@@ -239,6 +239,8 @@ void run(Input input) {
   for (const FileDescriptor& client : clients) receive_all(client);
 }
 
+constexpr int kPatience = 100'000;  // ms
+
 size_t open_files() {
   const std::filesystem::directory_iterator files("/proc/self/fd");
   return static_cast<size_t>(std::distance(begin(files), end(files)));
@@ -251,6 +253,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gradlane::test;
   const size_t before = open_files();
   run(Input({data, size}));
+  // A thread closes sockets.
+  for (int i = 0; i < kPatience && open_files() != before; ++i) usleep(1000);
   expect(open_files() == before, "file descriptors leak");
   return 0;
 }

@@ -224,6 +224,9 @@ ServerTest::~ServerTest() {
   if (server_) finish();
   server_.reset();
   lanes_.reset();
+  // A thread closes sockets.
+  const auto deadline = std::chrono::steady_clock::now() + 10min;
+  while (open_files() != files_before_ && std::chrono::steady_clock::now() < deadline) poll(nullptr, 0, 1);
   EXPECT_EQ(open_files(), files_before_) << "file descriptors leak";
   EXPECT_TRUE(std::filesystem::is_empty(folder_)) << "files are left over";
   std::filesystem::remove_all(folder_);

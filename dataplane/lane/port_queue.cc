@@ -79,7 +79,7 @@ PortQueue::PortQueue(Port& port, unsigned queue, PacketPool& pool, const Classif
       setup_(setup),
       neighbours_(neighbours.begin(), neighbours.end()),
       numbers_(addresses_of(neighbours)),
-      sources_(neighbours.size()),
+      sources_(neighbours.size(), SourceWatch(setup.peer_timeout)),
       arp_due_(neighbours.size()),
       lanes_(setup.local.udp_ports),
       checksum_(port.local_link() || port.of_sockets() ? Checksum::kNone

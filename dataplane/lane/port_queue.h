@@ -82,6 +82,7 @@ class PortQueue {
   struct Setup {
     LocalAddress local;
     unsigned ranks_per_node = 1;
+    Nanos peer_timeout = settings::kPeerTimeout.standard;
     AddressClaim* claim = nullptr;    // claim of the port
     bool first = false;               // first queue of the port: asks for addresses, sends probes
     std::vector<uint32_t> addresses;  // IP addresses of all nodes

@@ -17,14 +17,16 @@ constexpr Nanos kSlowArp = 1 * kSecond;  // interval after kQuickArps requests, 
 constexpr size_t kSlowArps = 64;
 constexpr size_t kArpBurst = 16;           // most requests at once
 constexpr Nanos kArpPause = kMillisecond;  // pause after kArpBurst requests
-// time for which packets are refused; a node that is still doubled is detected again much sooner
+// least time for which packets are refused, and its share of timeouts.peer; a node that is still doubled is detected
+// again sooner, because the ring is not ready, so that hellos come every 64th of timeouts.peer
 constexpr Nanos kDoubledTime = 3 * kSecond;
+constexpr Nanos kDoubledShare = 8;
 
 // Returns whether this MAC address has recently claimed to be the neighbour's. A machine that has the neighbour's
 // address says so by ARP before anything else, and again and again.
-bool claims(const Neighbour& neighbour, uint64_t mac, Nanos now) noexcept {
+bool claims(const Neighbour& neighbour, uint64_t mac, Nanos within, Nanos now) noexcept {
   return neighbour.claimant.load(std::memory_order_relaxed) == mac &&
-         now - neighbour.claimed_at.load(std::memory_order_relaxed) < SourceWatch::kTogether;
+         now - neighbour.claimed_at.load(std::memory_order_relaxed) < within;
 }
 
 }  // namespace
@@ -126,7 +128,7 @@ bool PortQueue::is_stranger(size_t number, rte_mbuf* mbuf, Nanos now) noexcept {
   SourceWatch& sources = sources_[number];
   const uint64_t mac = frame_source(rte_pktmbuf_mtod(mbuf, const uint8_t*));
   const bool known = mac == sources.believed() || mac == neighbour.mac.load(std::memory_order_relaxed);
-  if (!neighbour.configured && (known || claims(neighbour, mac, now))) {
+  if (!neighbour.configured && (known || claims(neighbour, mac, sources.together(), now))) {
     const Verdict verdict = sources.see(mac, now);
     if (verdict == Verdict::kStranger) return true;
     if (verdict == Verdict::kDuplicateRank) mark_doubled(neighbour, sources, now);
@@ -138,7 +140,8 @@ void PortQueue::mark_doubled(Neighbour& neighbour, const SourceWatch& watch, Nan
   // The two addresses are sorted, so that it is the same failure whichever of them is believed.
   neighbour.sources[0].store(std::min(watch.believed(), watch.stranger()), std::memory_order_relaxed);
   neighbour.sources[1].store(std::max(watch.believed(), watch.stranger()), std::memory_order_relaxed);
-  neighbour.doubled_until.store(now + kDoubledTime, std::memory_order_relaxed);
+  neighbour.doubled_until.store(now + std::max(kDoubledTime, setup_.peer_timeout / kDoubledShare),
+                                std::memory_order_relaxed);
 }
 
 }  // namespace gradlane

@@ -1,6 +1,7 @@
 // source_watch.h - detects that one node is two machines, by the sources of its packets (logic without I/O or clock)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/time.h"
@@ -9,22 +10,26 @@ namespace gradlane {
 
 // Takes a number for the source of each packet of one node, such as its MAC address. One source is believed as long as
 // it is heard; any other source is a stranger. If a node moves, its packets have another source from then on. The new
-// source is believed when the old one has not been heard for kGone. Two machines that both act as that node alternate.
-// Each object belongs to one worker.
+// source is believed when the old one has not been heard for three quarters of timeouts.peer. Two machines that both
+// act as that node alternate. An idle node sends a packet about every sixteenth of timeouts.peer, so longer timeouts
+// need longer times here. Each object belongs to one worker.
 class SourceWatch {
  public:
-  static constexpr Nanos kGone = 1500 * kMillisecond;
-  // A node is doubled if the believed source is heard again after the same stranger this many times within kTogether. A
-  // single packet may be late or damaged, so one time is not enough.
+  // A node is doubled if the believed source is heard again after the same stranger this many times within together().
+  // A single packet may be late or damaged, so one time is not enough.
   static constexpr unsigned kReturns = 4;
-  static constexpr Nanos kTogether = 5 * kSecond;
 
   enum class Verdict : uint8_t { kBelieved, kStranger, kDuplicateRank };
 
+  explicit SourceWatch(Nanos peer_timeout) noexcept
+      : gone_(std::max(1500 * kMillisecond, peer_timeout - peer_timeout / 4)),
+        together_(std::max(5 * kSecond, peer_timeout)) {}
+
+  [[nodiscard]] Nanos together() const noexcept { return together_; }
   [[nodiscard]] uint64_t believed() const noexcept { return believed_; }
   [[nodiscard]] uint64_t stranger() const noexcept { return stranger_; }
   // Returns whether the believed source is still there.
-  [[nodiscard]] bool hears(Nanos now) const noexcept { return believed_ != 0 && now - heard_at_ < kGone; }
+  [[nodiscard]] bool hears(Nanos now) const noexcept { return believed_ != 0 && now - heard_at_ < gone_; }
 
   // Returns the verdict on the source of a packet. It is kDuplicateRank once for every kReturns returns of the believed
   // source, at a packet of that source.
@@ -48,7 +53,7 @@ class SourceWatch {
   [[nodiscard]] Verdict see_return(Nanos now) noexcept {
     interrupted_ = false;
     if (stranger_ == 0) return Verdict::kBelieved;
-    if (returns_ == 0 || now - first_at_ > kTogether) {
+    if (returns_ == 0 || now - first_at_ > together_) {
       first_at_ = now;
       returns_ = 0;
     }
@@ -57,6 +62,8 @@ class SourceWatch {
     return Verdict::kDuplicateRank;
   }
 
+  Nanos gone_;
+  Nanos together_;
   uint64_t believed_ = 0;
   uint64_t stranger_ = 0;
   Nanos heard_at_ = 0;        // time of the last packet of the believed source

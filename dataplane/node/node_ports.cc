@@ -64,6 +64,7 @@ void Node::connect_ports() {
     PortQueue::Setup setup;
     setup.claim = own.claim.get();
     setup.ranks_per_node = ranks;
+    setup.peer_timeout = config_.peer_timeout;
     setup.local = {.mac = own.port->mac(),
                    .ip = config_.nodes[config_.rank].ip,
                    .udp_port = config_.udp_port,

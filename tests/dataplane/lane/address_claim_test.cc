@@ -101,6 +101,8 @@ TEST(AddressClaim, WhoProbesForAnAddressThatIsHeldIsNoRival) {
 
 using Verdict = SourceWatch::Verdict;
 
+constexpr Nanos kPeerTimeout = 2 * kSecond;
+
 // Passes a packet every `spacing` from these sources. Returns the verdicts.
 std::vector<Verdict> see(SourceWatch& watch, const std::string& sources, Nanos from = kStart,
                          Nanos spacing = 10 * kMillisecond) {
@@ -116,13 +118,13 @@ size_t count(const std::vector<Verdict>& verdicts, Verdict which) {
 }
 
 TEST(SourceWatch, OneSourceIsBelieved) {
-  SourceWatch watch;
+  SourceWatch watch(kPeerTimeout);
   EXPECT_EQ(count(see(watch, std::string(100, 'a')), Verdict::kBelieved), 100U);
   EXPECT_EQ(watch.believed(), uint64_t{'a'});
 }
 
 TEST(SourceWatch, TwoThatAlternateAreDoubledAndNamed) {
-  SourceWatch watch;
+  SourceWatch watch(kPeerTimeout);
   const auto verdicts = see(watch, "aababbabbbaba");
   EXPECT_EQ(count(verdicts, Verdict::kDuplicateRank), 1U);
   EXPECT_EQ(verdicts[12], Verdict::kDuplicateRank);
@@ -133,7 +135,7 @@ TEST(SourceWatch, TwoThatAlternateAreDoubledAndNamed) {
 }
 
 TEST(SourceWatch, ANodeThatMovesIsBelievedWhenItsOldSourceIsSilent) {
-  SourceWatch watch;
+  SourceWatch watch(kPeerTimeout);
   (void)see(watch, "aaaa");
   const auto verdicts = see(watch, std::string(200, 'b'), kStart + 40 * kMillisecond);
   EXPECT_EQ(count(verdicts, Verdict::kDuplicateRank), 0U);
@@ -142,17 +144,24 @@ TEST(SourceWatch, ANodeThatMovesIsBelievedWhenItsOldSourceIsSilent) {
 }
 
 TEST(SourceWatch, LatePacketsAndDamagedOnesAreNotTwo) {
-  SourceWatch watch;
+  SourceWatch watch(kPeerTimeout);
   // The node moves and some old packets come late; then single packets come with addresses that no machine has.
   EXPECT_EQ(count(see(watch, "aaaabaabbbbbbbbb"), Verdict::kDuplicateRank), 0U);
-  SourceWatch damaged;
+  SourceWatch damaged(kPeerTimeout);
   EXPECT_EQ(count(see(damaged, "aaxaayaazaaxaayaazaaxaa"), Verdict::kDuplicateRank), 0U);
 }
 
 TEST(SourceWatch, SeldomReturnsAreNotTwo) {
-  SourceWatch watch;
+  SourceWatch watch(kPeerTimeout);
   // This is like a failover every two seconds.
   EXPECT_EQ(count(see(watch, "abababababababab", kStart, 2 * kSecond), Verdict::kDuplicateRank), 0U);
+}
+
+TEST(SourceWatch, TwoThatAreIdleAreDoubledWithAnyTimeout) {
+  for (const Nanos peer_timeout : {kPeerTimeout, 30 * kSecond, 3600 * kSecond}) {
+    SourceWatch watch(peer_timeout);
+    EXPECT_EQ(count(see(watch, "abababababab", kStart, peer_timeout / 32), Verdict::kDuplicateRank), 1U);
+  }
 }
 
 }  // namespace

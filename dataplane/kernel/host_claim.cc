@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/shared_socket.h"
 
 namespace gradlane {
 namespace {
@@ -20,11 +21,11 @@ namespace {
 // the process that has it. Nobody accepts these connections.
 constexpr int kAskers = 4096;
 
-FileDescriptor make_socket() { return FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+int make_socket() noexcept { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
 // Returns the process that listens at this address; 0 if it cannot be found out.
 pid_t owner_of_socket(const sockaddr_un& address, socklen_t bytes) {
-  const FileDescriptor fd = make_socket();
+  const SharedSocket fd(make_socket());  // any process may have the name
   ucred owner{};
   socklen_t size = sizeof(owner);
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) return 0;
@@ -34,7 +35,7 @@ pid_t owner_of_socket(const sockaddr_un& address, socklen_t bytes) {
 }  // namespace
 
 void claim_on_host(const std::string& what, const std::string& advice) {
-  FileDescriptor fd = make_socket();
+  FileDescriptor fd(make_socket());
   const std::string name = "gradlane " + what;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -29,10 +29,10 @@ constexpr Nanos kTryAgain = 100 * kMicrosecond;              // sleep after a po
                    std::strerror(errno));
 }
 
-// Reads what a bell has. Returns false if a trainer has sent something else than rings: a file, which stays unread.
-bool drain(int bell) noexcept {
+// Reads what a bell has. Returns false if a file has come; it stays unread.
+bool drain(const SharedSocket& bell) noexcept {
   std::array<std::byte, 256> rings;
-  return receive_without_files(bell, rings) >= 0 || errno != EPERM;
+  return bell.receive(rings) >= 0 || errno != EPERM;
 }
 
 }  // namespace
@@ -146,10 +146,12 @@ void Worker::sleep(Nanos most) noexcept {
     // The kernel is older than 5.11, or the container does not allow the call: then nothing can wake the worker up.
     if (events < 0 && errno != EINTR) sleep_uninterruptible(most);
     if (events > 0 && event.data.fd >= 0) {
-      // A trainer that shuts the bell down, or sends a file, does so for all. Sleeps are short, so this does little
-      // harm.
-      const bool works = drain(event.data.fd) && (event.events & (EPOLLRDHUP | EPOLLHUP)) == 0;
-      if (!works) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, event.data.fd, nullptr);
+      const Bell& it = *std::ranges::find(bells_, event.data.fd, [](const Bell& each) { return each.bell.get(); });
+      if (!drain(it.bell) || (event.events & (EPOLLRDHUP | EPOLLHUP)) != 0) {
+        // A trainer has shut the bell down, or sent a file. It no longer works for any trainer, so sleeps become short.
+        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, event.data.fd, nullptr);
+        idle_.set_woken(false);
+      }
     }
   }
   for (Lane* const lane : lanes_) lane->wake_up();

@@ -11,7 +11,7 @@ namespace {
 
 // The kernel grants a lease for reading only if nobody has the file open for writing; a mapping counts as well. Closing
 // the descriptor ends the lease.
-bool is_held(const FileDescriptor& watch) noexcept {
+bool is_held(const SharedFile& watch) noexcept {
   return fcntl(watch.get(), F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
 }
 

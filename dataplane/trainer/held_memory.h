@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "base/file_descriptor.h"
+#include "base/shared_socket.h"
 #include "dataplane/trainer/segment.h"
 
 namespace gradlane {
@@ -25,7 +25,7 @@ class HeldMemory {
 
  private:
   struct Held {
-    FileDescriptor watch;
+    SharedFile watch;
     size_t bytes;
     int pid;
   };

@@ -37,7 +37,7 @@ Segment::Segment(const char* name, size_t bytes) : fd_(memfd_create(name, MFD_CL
   // For leases, the kernel counts descriptors of open(), but not those of memfd_create().
   const std::string path = "/proc/self/fd/" + std::to_string(fd_.get());
   FileDescriptor trainers(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  watch_ = FileDescriptor(trainers ? open(path.c_str(), O_RDONLY | O_CLOEXEC) : -1);
+  watch_ = SharedFile(trainers ? open(path.c_str(), O_RDONLY | O_CLOEXEC) : -1);
   if (!watch_ || fchmod(fd_.get(), 0) != 0) {
     const int error = errno;
     munmap(base_, bytes_);

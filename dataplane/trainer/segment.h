@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "base/shared_socket.h"
 
 namespace gradlane {
 
@@ -37,11 +38,11 @@ class Segment {
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   void close_fd() noexcept { fd_.reset(); }
   // Returns the descriptor for reading, which the segment then has no more.
-  [[nodiscard]] FileDescriptor take_watch() noexcept { return std::move(watch_); }
+  [[nodiscard]] SharedFile take_watch() noexcept { return std::move(watch_); }
 
  private:
   FileDescriptor fd_;
-  FileDescriptor watch_;
+  SharedFile watch_;  // its close may free the memory
   uint8_t* base_ = nullptr;
   size_t bytes_ = 0;
   size_t filled_ = 0;

@@ -72,6 +72,7 @@ class ServerState {
  private:
   void watch(int operation, int fd, uint32_t events, void* whom) const;
   void accept_some(Nanos now);
+  void pause_accepting(Nanos now);
   void add(SharedSocket socket, Nanos now);
   void make_room();
   void step_sessions(Nanos now);
@@ -151,6 +152,7 @@ void ServerState::step_sessions(Nanos now) {
 
 void ServerState::accept_some(Nanos now) {
   for (int i = 0; i < kAcceptsPerStep; ++i) {
+    if (SharedFile::too_many()) return pause_accepting(now);
     SharedSocket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
       cannot_accept_ = false;
@@ -159,16 +161,21 @@ void ServerState::accept_some(Nanos now) {
     }
     if (errno == ECONNABORTED || errno == EINTR) continue;
     if (errno != EAGAIN) {
-      // File descriptors may have run out, for example. The socket stays readable, so it is not watched for some time.
+      // File descriptors may have run out, for example.
       if (!cannot_accept_) {
         log_.log(spdlog::level::warn, "cannot accept trainers on " + config_.socket + ": " + std::strerror(errno));
       }
       cannot_accept_ = true;
-      watch(EPOLL_CTL_MOD, listener_.fd(), 0, &listener_);
-      accept_again_ = now + kAcceptPause;
+      pause_accepting(now);
     }
     return;
   }
+}
+
+// Stops watching the listening socket for kAcceptPause.
+void ServerState::pause_accepting(Nanos now) {
+  watch(EPOLL_CTL_MOD, listener_.fd(), 0, &listener_);
+  accept_again_ = now + kAcceptPause;
 }
 
 void ServerState::add(SharedSocket socket, Nanos now) {

@@ -84,7 +84,7 @@ void Session::attach(unsigned slot) {
     throw SetupError(std::string("cannot make a socket pair: ") + std::strerror(errno));
   }
   completion_ = SharedSocket(bell[0]);
-  trainers_bell_ = FileDescriptor(bell[1]);
+  trainers_bell_ = SharedFile(bell[1]);
   tables.write(control_.base());
 
   slots_[slot].taken = true;

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "base/file_descriptor.h"
 #include "base/shared_socket.h"
 #include "base/time.h"
 #include "client/abi.h"
@@ -126,8 +125,8 @@ class Session {
   std::optional<unsigned> slot_;
   std::optional<LaneRound> round_;
   Segment control_;
-  SharedSocket completion_;       // daemon's end of the bell that wakes the trainer
-  FileDescriptor trainers_bell_;  // trainer's end of that bell, until it has been sent
+  SharedSocket completion_;   // daemon's end of the bell that wakes the trainer
+  SharedFile trainers_bell_;  // trainer's end of that bell, until it has been sent
   bool welcome_ = false;
 
   std::array<Segment, GL_MAX_SEGMENTS> segments_;

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/shared_socket.h"
 #include "collectives/strategy/strategy_id.h"
 
 namespace gradlane {
@@ -52,14 +51,14 @@ std::string count_of(uint64_t count, const char* what) { return std::to_string(c
 
 uint32_t Incoming::type() const noexcept { return as<uint32_t>(); }
 
-Incoming receive_message(int fd) noexcept {
+Incoming receive_message(const SharedSocket& socket) noexcept {
   Incoming message;
-  const ssize_t got = receive_without_files(fd, message.data, MSG_TRUNC);
+  const ssize_t got = socket.receive(message.data, MSG_TRUNC);
   if (got > 0) {
     message.kind = Incoming::Kind::kMessage;
     message.bytes = static_cast<size_t>(got);
   } else if (got == 0) {
-    message.kind = has_ended(fd) ? Incoming::Kind::kEnd : Incoming::Kind::kMessage;
+    message.kind = has_ended(socket.get()) ? Incoming::Kind::kEnd : Incoming::Kind::kMessage;
   } else if (errno == EPERM) {
     message.kind = Incoming::Kind::kFiles;
   } else if (errno != EAGAIN && errno != EINTR) {

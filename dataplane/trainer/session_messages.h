@@ -11,6 +11,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/shared_socket.h"
 #include "client/abi.h"
 #include "compress/codec.h"
 #include "dataplane/trainer/mailbox.h"
@@ -34,7 +35,7 @@ struct Incoming {
 };
 
 // Receives one message, if there is one. One with files stays in the socket: Kind::kFiles.
-[[nodiscard]] Incoming receive_message(int fd) noexcept;
+[[nodiscard]] Incoming receive_message(const SharedSocket& socket) noexcept;
 
 // Checks type, size and magic of a client's message. Returns a text that says what is wrong, or an empty one.
 [[nodiscard]] std::string fault_of(const Incoming& message);

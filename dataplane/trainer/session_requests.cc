@@ -28,7 +28,7 @@ void Session::refuse(const std::string& why, uint32_t world, bool no_codec) {
 
 void Session::receive(Nanos now) {
   for (int i = 0; i < kMessagesPerStep && socket_; ++i) {
-    const Incoming message = receive_message(socket_.get());
+    const Incoming message = receive_message(socket_);
     switch (message.kind) {
       case Incoming::Kind::kNothing:
         return;

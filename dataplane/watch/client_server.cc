@@ -24,7 +24,7 @@ constexpr int kClientsPerStep = 16;
 constexpr size_t kReadPerStep = size_t{4} << 10;
 constexpr size_t kWritePerStep = size_t{256} << 10;
 constexpr auto kClientPause = std::chrono::milliseconds(100);
-constexpr size_t kMostFiles = 4;  // that come at once; the kernel closes more
+constexpr size_t kMostFiles = 4;  // taken from one message; the kernel closes the others
 
 std::optional<uid_t> user_of(int client) noexcept {
   ucred peer{};
@@ -120,6 +120,7 @@ void ClientServer::step(Clock::time_point now) {
 
 void ClientServer::accept_some(Clock::time_point now) {
   for (int i = 0; i < kClientsPerStep; ++i) {
+    if (SharedFile::too_many()) return pause_accepting(now + kClientPause);
     if (const Clock::time_point free = make_room(now); free > now) return pause_accepting(free);
     SharedSocket socket(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
@@ -183,8 +184,7 @@ void ClientServer::read_request(Client& client, Clock::time_point now) {
   const std::span bytes =
       std::span(buffer).first(std::min(buffer.size(), protocol_.most_request + 1 - client.text.size()));
   const bool may_send_files = client.user == uid_t{0} || client.user == geteuid();
-  const ssize_t got =
-      may_send_files ? receive(client.fd.get(), bytes, client.file) : receive_without_files(client.fd.get(), bytes);
+  const ssize_t got = may_send_files ? receive(client.fd.get(), bytes, client.file) : client.fd.receive(bytes);
   const bool refuses_file = got < 0 && errno == EPERM;
   if (got < 0 && !refuses_file) {
     if (errno != EAGAIN && errno != EINTR) client.state = Client::State::kGone;

@@ -32,7 +32,7 @@ struct Pair {
   FileDescriptor theirs;
 };
 
-void send_file(int socket, std::string_view text, int file) {
+void send_file(int socket, std::string_view text, int file, int flags = 0) {
   iovec part{const_cast<char*>(text.data()), text.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr message{};
@@ -45,13 +45,13 @@ void send_file(int socket, std::string_view text, int file) {
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(rights), &file, sizeof(file));
-  ASSERT_EQ(sendmsg(socket, &message, 0), static_cast<ssize_t>(text.size()));
+  ASSERT_EQ(sendmsg(socket, &message, flags), static_cast<ssize_t>(text.size()));
 }
 
-// Returns what receive_without_files() receives, or an error's name.
+// Returns what the socket receives, or an error's name.
 std::string received(const SharedSocket& socket, size_t most = 100, int flags = 0) {
   std::array<std::byte, 100> bytes{};
-  const ssize_t got = receive_without_files(socket.get(), std::span(bytes).first(most), flags);
+  const ssize_t got = socket.receive(std::span(bytes).first(most), flags);
   if (got < 0) return strerrorname_np(errno);
   return {reinterpret_cast<const char*>(bytes.data()), std::min(static_cast<size_t>(got), most)};
 }
@@ -95,6 +95,16 @@ TEST(SharedSocket, ReceivesBytesUpToAFile) {
   EXPECT_EQ(received(ended.ours), "");
 }
 
+TEST(SharedSocket, ReceivesUrgentBytesInTheirPlace) {
+  Pair stream(SOCK_STREAM);
+  ASSERT_EQ(send(stream.theirs.get(), "a", 1, MSG_OOB), 1);
+  EXPECT_EQ(received(stream.ours), "a");
+  EXPECT_EQ(received(stream.ours), "EAGAIN");
+  send_file(stream.theirs.get(), "b", STDERR_FILENO, MSG_OOB);
+  ASSERT_EQ(write(stream.theirs.get(), "c", 1), 1);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(received(stream.ours), "EPERM");
+}
+
 TEST(SharedSocket, ReceivesMessagesUpToAFile) {
   Pair packets(SOCK_SEQPACKET);
   for (const std::string_view text : {"abc", "", "defg"}) {
@@ -103,7 +113,7 @@ TEST(SharedSocket, ReceivesMessagesUpToAFile) {
   EXPECT_EQ(received(packets.ours), "abc");
   EXPECT_EQ(received(packets.ours), "");
   std::array<std::byte, 2> two;
-  EXPECT_EQ(receive_without_files(packets.ours.get(), two, MSG_TRUNC), 4);
+  EXPECT_EQ(packets.ours.receive(two, MSG_TRUNC), 4);
   EXPECT_EQ(received(packets.ours), "EAGAIN");
   for (const std::string_view text : {"", "h"}) {
     send_file(packets.theirs.get(), text, STDERR_FILENO);

@@ -212,13 +212,13 @@ class ExactSum : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(ExactSum, Types);
 
-// GRADLANE_THOROUGH=1 checks 10^8 sums.
+// GRADLANE_THOROUGH=1 checks 2 * 10^7 sums, in about 3 minutes.
 TYPED_TEST(ExactSum, IsRoundedOnce) {
   constexpr size_t kElements = 251;
   constexpr size_t kInputs = static_cast<size_t>(Inputs::kLast) + 1;
   Random random(1);
   size_t wrong = 0;
-  const size_t rounds = thorough() ? 1800 : 3;
+  const size_t rounds = thorough() ? 360 : 3;
   for (size_t round = 0; round < rounds; ++round) {
     for (size_t kind = 0; kind < kInputs; ++kind) {
       for (const unsigned ranks : {2U, 3U, 4U, 5U, 8U, 16U, 33U, 64U}) {

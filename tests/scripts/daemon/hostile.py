@@ -402,11 +402,18 @@ class HostileTest(DaemonTest):
         self.send_lingering(lambda fd: socket.send_fds(attacker.socket, [allocate], [fd] * 20))
         self.assert_cut_off(attacker, "message with files")
         self.assert_in_order()
-        attacker = self.attack()
-        for bell in [attacker.completion_fd, *attacker.doorbells]:
-            self.send_lingering(lambda fd, bell=bell: raw.use(bell, lambda bell: socket.send_fds(bell, [b"x"], [fd])))
-        attacker.socket.close()
-        self.assert_in_order()
+        for flags in (0, socket.MSG_OOB):
+            attacker = self.attack()
+            for bell in [attacker.completion_fd, *attacker.doorbells]:
+
+                def send(fd, bell=bell, flags=flags):
+                    with socket.socket(fileno=os.dup(bell)) as to:
+                        socket.send_fds(to, [b"x"], [fd], flags)
+                        to.send(b"y")
+
+                self.send_lingering(send)
+            attacker.socket.close()
+            self.assert_in_order()
         # over a connection without a rank, then over one that is closed at once, in another socket
         client = raw.connect(self.victim.sockets[0])
         self.send_lingering(lambda fd: socket.send_fds(client, [raw.hello(1)], [fd]))

@@ -7,6 +7,7 @@ import os
 import pathlib
 import pwd
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -38,13 +39,17 @@ except OSError as error:
     print(type(error).__name__)
 """
 
-# Sends a text with a file to an admin socket. Prints the answer if the third argument says so.
+# Sends a text with a file to an admin socket, then "y" if the fourth argument names flags. Prints the answer if it does
+# not.
 SEND_FILE = """
 import socket, sys
 client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 client.connect(sys.argv[1])
-socket.send_fds(client, [sys.argv[2].encode()], [int(sys.argv[3])])
-if sys.argv[4:]:
+flags = [int(word) for word in sys.argv[4:]]
+socket.send_fds(client, [sys.argv[2].encode()], [int(sys.argv[3])], *flags)
+if flags:
+    client.send(b"y")
+else:
     print(client.recv(4096).decode())
 """
 
@@ -101,17 +106,17 @@ def check_files(ring, entry):
     """Checks that only root and the daemon's user may send a file to the admin socket. The daemon does not wait for a
     file that others send."""
     admin, pid = ring.socket(0)[: -len(".sock")] + ".admin", ring.pid(0)
-    answer = as_user(STRANGER, entry.pw_gid, SEND_FILE, admin, "rotate 0\n", 0, "answer")
+    answer = as_user(STRANGER, entry.pw_gid, SEND_FILE, admin, "rotate 0\n", 0)
     assert f"only root and uid {entry.pw_uid}, which runs the daemon, may send a file" in answer, answer
     for user in (0, entry.pw_uid):
-        answer = as_user(user, entry.pw_gid, SEND_FILE, admin, "rotate 0\n", 0, "answer")
+        answer = as_user(user, entry.pw_gid, SEND_FILE, admin, "rotate 0\n", 0)
         assert "the key file" in answer and "only root" not in answer, answer
-    for text in ("rotate 0\n", "rot"):
+    for text, flags in (("rotate 0\n", 0), ("rot", 0), ("x", socket.MSG_OOB)):
         with lingering() as file:
             with paused(pid):
-                as_user(STRANGER, entry.pw_gid, SEND_FILE, admin, text, file.fileno(), files=[file.fileno()])
+                as_user(STRANGER, entry.pw_gid, SEND_FILE, admin, text, file.fileno(), flags, files=[file.fileno()])
                 file.close()
-            answer = as_user(STRANGER, entry.pw_gid, SEND_FILE, admin, "rotate 0\n", 0, "answer")
+            answer = as_user(STRANGER, entry.pw_gid, SEND_FILE, admin, "rotate 0\n", 0)
             assert "may send a file" in answer, answer
 
 

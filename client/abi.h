@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define GL_MAGIC 0x4e414c47u  // "GLAN"
-#define GL_ABI_VERSION 8u     // must be the same on both sides, or gl_hello is refused
+#define GL_ABI_VERSION 9u     // must be the same on both sides, or gl_hello is refused
 
 #define GL_SLOTS 64u          // entries of a ring; a power of two
 #define GL_MAX_LANES 16u      // most lanes of a node
@@ -133,7 +133,12 @@ enum gl_submission_kind {  // kinds of operations of the exchange, and two comma
   GL_SCATTER = 7,
   GL_ALL_TO_ALL = 8,
   GL_CANCEL = 32,  // cancels the operation with this cookie; has no completion of its own
-  GL_RESUME = 33   // fails this trainer's operations in flight; numbers then start at 0 again; has no completion
+  GL_RESUME = 33,  // fails this trainer's operations in flight; numbers then start at 0 again; has no completion
+  // Encodes a contribution for later operations (GL_FLAG_ENCODED). No other rank takes part. The `count` floats at
+  // `offset` are those from encoded_first on, of a tensor of encoded_count floats. All before them have been encoded.
+  // They are whole blocks, or reach to the tensor's end. residual_segment and residual_offset say where the encoded
+  // tensor is; it has space for encoded_bytes.
+  GL_ENCODE = 34
 };
 
 // The library divides a tensor that is longer than GL_PART_BYTES into several operations: the first elements, the next
@@ -152,6 +157,11 @@ enum gl_submission_kind {  // kinds of operations of the exchange, and two comma
 #define GL_FLAG_MIN 32u        // minimum instead of the sum; no codec, no residual, no average
 #define GL_FLAG_MAX 64u        // maximum instead of the sum; no codec, no residual, no average
 #define GL_FLAG_BACK 128u      // back_codec and back_arguments are set, for results from an aggregator
+// This rank's contribution to an all-reduce of float32 is in an encoded tensor (docs/codec-format.md), from float
+// encoded_first on: residual_segment, residual_offset and encoded_bytes say where. `offset` says where the result goes;
+// the content there does not count. The codec is that of GL_FLAG_CODEC, or the configured one, even with GL_FLAG_EXACT.
+#define GL_FLAG_ENCODED 256u
+#define GL_ENCODED_BLOCK 4096u  // floats of a block of an encoded tensor
 
 struct gl_submission {
   uint64_t cookie;  // number that the client chooses, and that the completion repeats
@@ -181,7 +191,10 @@ struct gl_submission {
   uint8_t codec;        // id as in gl_codec_name
   uint8_t back_codec;
   uint8_t slot;  // below GL_SLOTS; no other operation of this client in flight has it
-  uint8_t reserved[29];
+  uint8_t reserved[5];
+  uint64_t encoded_bytes;
+  uint64_t encoded_first;
+  uint64_t encoded_count;  // floats of the whole encoded tensor
 };
 
 // Loss by a codec without error feedback, in a sample of this trainer's values. All fields are 0 if there was no
@@ -209,6 +222,7 @@ struct gl_completion {
 };
 
 GL_ASSERT(offsetof(struct gl_submission, pitch) == 40 && offsetof(struct gl_submission, timeout_ms) == 72);
+GL_ASSERT(offsetof(struct gl_submission, encoded_bytes) == 104);
 GL_ASSERT(offsetof(struct gl_submission, codec) == 96 && sizeof(struct gl_submission) == 128);
 GL_ASSERT(sizeof(struct gl_completion) == 256);
 

@@ -262,10 +262,17 @@ typedef struct gradlane_how {
   // block `rank` after reduce-scatter and scatter, and `out` after all-to-all. If reduce or gather gives this rank no
   // result, it is the hash of no bytes. The pointer must be valid until the request is over.
   uint64_t* hash;
+  // This rank's contribution to an all-reduce of float32, encoded before it: `encoded_bytes` bytes in a buffer of
+  // gradlane_alloc(), written by gradlane_encode() or as docs/codec-format.md says, with the same codec and count. They
+  // stay as they are, so that the all-reduce can be repeated. `data`, in a buffer of gradlane_alloc() as well, gets the
+  // result, and its content does not count. NULL: the contribution is in `data`. Ranks need not agree. There is no
+  // residual, no codec or strategy "auto", no verification, no warning of what rounding has lost, and no local_reduce.
+  const void* encoded;
+  size_t encoded_bytes;
 } gradlane_how;
 
 #define GRADLANE_HOW_INIT \
-  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0, 0, NULL, NULL }
+  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0, 0, NULL, NULL, NULL, 0 }
 
 gradlane_code gradlane_all_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type,
                                   const gradlane_how* how, gradlane_request* request);
@@ -285,6 +292,18 @@ gradlane_code gradlane_scatter(gradlane_context* gl, void* data, size_t count, g
 gradlane_code gradlane_all_to_all(gradlane_context* gl, void* data, void* out, size_t count, gradlane_type type,
                                   const gradlane_how* how, gradlane_request* request);
 gradlane_code gradlane_barrier(gradlane_context* gl, const gradlane_how* how, gradlane_request* request);
+
+// Encodes `count` floats (at least one), a contribution to later all-reduces (`encoded` of gradlane_how), by a codec
+// without loss or fixed:B. `data` and `encoded` are in buffers of gradlane_alloc(). `encoded` has space for `bytes`, at
+// least gradlane_encoded_space(). Other ranks need not call it. Only the codec and the time limit of `how` count. It
+// has its place in the order of this rank's operations, and fails with them if the ring loses a rank; then call it
+// again.
+gradlane_code gradlane_encode(gradlane_context* gl, float* data, size_t count, void* encoded, size_t bytes,
+                              const gradlane_how* how, gradlane_request* request);
+// Returns the bytes of memory that any encoded tensor of `count` floats fits into, whatever its codec.
+size_t gradlane_encoded_space(size_t count);
+// Returns the bytes that an encoded tensor of `count` floats has.
+size_t gradlane_encoded_bytes(const void* encoded, size_t count);
 
 // Waits until the request is over, for at most timeout_ms (-1: forever). Returns how it ended, or GRADLANE_PENDING; it
 // can then be waited for again. gradlane_test() does the same without waiting. The library forgets a request whose end

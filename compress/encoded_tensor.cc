@@ -49,13 +49,17 @@ bool EncodedTensor::decode(const Codec& codec, size_t first, std::span<float> ou
     const size_t skipped = first % kEncodedBlock;
     const size_t in_block = std::min(kEncodedBlock, floats_ - number * kEncodedBlock);
     const size_t count = std::min(in_block - skipped, out.size());
-    const auto coded = block(number);
-    if (!coded) return false;
+    const auto shared = block(number);
+    // A decoder reads some bytes twice, so they must not change.
+    std::array<uint8_t, kEncodedBlock * kMostEncodedBytes> copy;
+    if (!shared || shared->size() > copy.size()) return false;
+    std::memcpy(copy.data(), shared->data(), shared->size());
+    const std::span<const uint8_t> coded = std::span(copy).first(shared->size());
     if (count == in_block) {
-      if (codec.decode(*coded, out.first(count)) != Status::kOk) return false;
+      if (codec.decode(coded, out.first(count)) != Status::kOk) return false;
     } else {
       std::array<float, kEncodedBlock> whole;
-      if (codec.decode(*coded, std::span(whole).first(in_block)) != Status::kOk) return false;
+      if (codec.decode(coded, std::span(whole).first(in_block)) != Status::kOk) return false;
       std::memcpy(out.data(), whole.data() + skipped, count * sizeof(float));
     }
     first += count;

@@ -13,10 +13,10 @@
 
 namespace gradlane {
 
-inline constexpr size_t kEncodedBlock = 4096;  // floats of a block; the last block may have fewer
+inline constexpr size_t kEncodedBlock = 4096;   // floats of a block; the last block may have fewer
+inline constexpr size_t kMostEncodedBytes = 5;  // most bytes a float, of whole groups of 32
 
-// Returns whether tensors can be encoded by this codec: sums do not change if contributions were decoded and are
-// encoded once more.
+// Returns whether tensors can be encoded by this codec: decoding and encoding again gives the same block.
 [[nodiscard]] bool encodes_tensors(const Codec& codec) noexcept;
 
 // Return the most bytes of an encoded tensor, and the bytes of its table.
@@ -42,8 +42,8 @@ class EncodedTensor {
 };
 
 // Encodes the floats of a tensor from `first` on, in whole blocks; `first` is a multiple of kEncodedBlock. All floats
-// before it have been encoded. Returns false if `bytes` is shorter than max_encoded_bytes(), or if another process has
-// changed its table. The length is the last number of the table.
+// before it have been encoded. Returns false if a block might not fit, which max_encoded_bytes() exclude, or if another
+// process has changed the table. The length is the last number of the table.
 [[nodiscard]] bool encode_tensor(const Codec& codec, std::span<const float> in, size_t first, size_t floats,
                                  std::span<uint8_t> bytes) noexcept;
 

@@ -303,6 +303,73 @@ static gradlane_code check_verify(gradlane_context* gl, gradlane_type type, cons
   return GRADLANE_OK;
 }
 
+// Checks a contribution that is encoded before its operation, or that is to be encoded.
+static gradlane_code check_encoded(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
+                                   const gradlane_how* how, const struct gl_codec_name* codec,
+                                   struct gl_operation* out) {
+  const char* const name = gl_kind_name(kind);
+  struct gl_submission* const submission = &out->submission;
+  if (how->encoded == NULL && kind != GL_ENCODE) return GRADLANE_OK;
+  const uint32_t lattice = GL_CODEC_ADAPTIVE | GL_CODEC_EXACT_SUMS;
+  const bool plain = (codec->flags & GL_CODEC_EXACT) != 0 ||
+                     ((codec->flags & lattice) == lattice && (codec->flags & GL_CODEC_UNBIASED) == 0);
+  if ((kind != GL_ALL_REDUCE && kind != GL_ENCODE) || type != GRADLANE_FLOAT32 || how->reduction != GRADLANE_SUM) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s of %s: encoded contributions are only for sums of float32 by all_reduce", name,
+                   kTypes[type].name);
+  }
+  if (kind == GL_ENCODE) out->choice = NULL;  // of a strategy
+  if (out->choice != NULL && strncmp(codec->name, "auto", 4) != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: an encoded contribution needs a strategy that is named, not \"auto\"", name);
+  }
+  if (!plain || strncmp(codec->name, "auto", 4) == 0) {
+    return gl_fail(
+        gl, GRADLANE_BAD_ARGUMENT,
+        "%s: codec %.63s has no encoded contributions; those without loss and fixed:B have, but not \"auto\"", name,
+        codec->name);
+  }
+  const bool verifies = how->verify != 0 || gl->verify || (gl->welcome.flags & GL_WELCOME_VERIFY) != 0;
+  if (verifies && kind == GL_ALL_REDUCE) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: sums of encoded contributions cannot be verified", name);
+  }
+  if (how->residual != NULL || out->staged) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: an encoded contribution has no residual, and needs data in a buffer of gradlane_alloc()", name);
+  }
+  if ((gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: no encoded contributions with local_reduce in the daemon's configuration", name);
+  }
+  if (submission->count == 0) {
+    if (kind != GL_ENCODE) return GRADLANE_OK;
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there are no floats", name);
+  }
+  const size_t least = kind == GL_ENCODE ? gradlane_encoded_space(submission->count) : sizeof(uint64_t);
+  if (how->encoded == NULL || how->encoded_bytes < least) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: encoded has %zu bytes; %zu floats need %zu", name,
+                   how->encoded == NULL ? 0 : how->encoded_bytes, (size_t)submission->count, least);
+  }
+  if (out->parts > 1 && out->each % GL_ENCODED_BLOCK != 0 && kind == GL_ENCODE) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: the daemon's limit is %" PRIu64 " bytes: raise its exchange.max_tensor", name,
+                   gl->welcome.max_bytes);
+  }
+  out->encoded = (struct gl_range){.base = (uint8_t*)(uintptr_t)how->encoded, .bytes = how->encoded_bytes};
+  const uintptr_t begin = (uintptr_t)how->encoded;
+  const uintptr_t data = (uintptr_t)out->data.base;
+  if (begin < data + out->data.bytes && data < begin + how->encoded_bytes) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: data and encoded overlap", name);
+  }
+  submission->flags |= GL_FLAG_CODEC | (kind == GL_ENCODE ? 0 : GL_FLAG_ENCODED);
+  submission->codec = codec->id;
+  submission->codec_arguments = codec->arguments;
+  submission->encoded_bytes = how->encoded_bytes;
+  submission->encoded_count = submission->count;
+  return find_unused_segment(gl, name, "encoded", out->encoded, &submission->residual_segment,
+                             &submission->residual_offset);
+}
+
 gradlane_code gl_read_how(gradlane_context* gl, const char* call, const gradlane_how* given, gradlane_how* how) {
   const gradlane_code code = gl_check_context(gl, call);
   if (code != GRADLANE_OK) return code;
@@ -356,8 +423,10 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   code = check_reduction(gl, kind, &kTypes[type], &how, submission);
   if (code != GRADLANE_OK) return code;
   struct gl_codec_name codec;
-  code = gl_choose_coding(gl, kind, type, &how, out, &codec);
-  if (code == GRADLANE_OK) code = check_residual(gl, kind, type, bytes, &how, &codec, out);
+  code = gl_choose_coding(gl, kind == GL_ENCODE ? GL_ALL_REDUCE : kind, type, &how, out, &codec);
+  if (code == GRADLANE_OK) code = check_encoded(gl, kind, type, &how, &codec, out);
+  if (code != GRADLANE_OK || out->encoded.bytes > 0) return code;
+  code = check_residual(gl, kind, type, bytes, &how, &codec, out);
   if (code == GRADLANE_OK) code = check_verify(gl, type, &how, &codec, out);
   if (code == GRADLANE_OK) gl_note_exact(gl, &how, &codec, out);
   return code;

@@ -128,6 +128,7 @@ struct gl_operation {
   struct gl_submission submission;  // submission of all parts; cookie and fields of a single part are not filled in
   struct gl_range data;             // in use until the caller knows of the end
   struct gl_range residual;         // first state array of the residual; or the output of an all-to-all
+  struct gl_range encoded;          // encoded contribution, which the operation reads or writes; no bytes: none
   uint32_t states;                  // number of state arrays, see gl_state_of(); 0: there is no residual
   size_t state_bytes;               // bytes from one state array to the next
   uint64_t each;                    // elements of each part except the final one, which may be shorter

@@ -25,6 +25,8 @@ const char* gl_kind_name(enum gl_submission_kind kind) {
       return "cancel";
     case GL_RESUME:
       return "resume";
+    case GL_ENCODE:
+      return "encode";
   }
   return "operation";
 }

@@ -55,7 +55,11 @@ static struct gl_submission part_of(const struct gl_operation* operation, uint64
   if (operation->blocks && operation->rows == NULL) it.pitch = it.count;
   it.count = left < operation->each ? left : operation->each;
   it.offset += first * operation->width;
-  it.residual_offset += first * operation->width;
+  if (operation->encoded.bytes > 0) {
+    it.encoded_first = first;
+  } else {
+    it.residual_offset += first * operation->width;
+  }
   it.tag = tag_of(it.tag, part);
   return it;
 }

@@ -78,7 +78,7 @@ static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind ki
     gl_update_fd(gl);
     return gl_fail(gl, GRADLANE_DAEMON_GONE, "%s", gl->gone_text);
   }
-  ++gl->next_tag;
+  if (kind != GL_ENCODE) ++gl->next_tag;  // other ranks need not encode
   if (request == NULL) return gradlane_wait(gl, it->number, -1);
   *request = it->number;
   gl_update_fd(gl);
@@ -132,6 +132,35 @@ gradlane_code gradlane_all_to_all(gradlane_context* gl, void* data, void* out, s
 
 gradlane_code gradlane_barrier(gradlane_context* gl, const gradlane_how* how, gradlane_request* request) {
   return start(gl, GL_BARRIER, NULL, 0, GRADLANE_BYTES, 0, how, request);
+}
+
+gradlane_code gradlane_encode(gradlane_context* gl, float* data, size_t count, void* encoded, size_t bytes,
+                              const gradlane_how* how, gradlane_request* request) {
+  gradlane_how own;
+  const gradlane_code code = gl_read_how(gl, "encode", how, &own);
+  if (code != GRADLANE_OK) return code;
+  const gradlane_how wanted = {.struct_size = sizeof(wanted),
+                               .codec = own.codec,
+                               .residual = own.residual,
+                               .timeout_ms = own.timeout_ms,
+                               .encoded = encoded,
+                               .encoded_bytes = bytes};
+  return start(gl, GL_ENCODE, data, count, GRADLANE_FLOAT32, 0, &wanted, request);
+}
+
+static size_t table_bytes(size_t count) {
+  return ((count + GL_ENCODED_BLOCK - 1) / GL_ENCODED_BLOCK + 1) * sizeof(uint64_t);
+}
+
+size_t gradlane_encoded_space(size_t count) {
+  const size_t groups = (count + 31) / 32;
+  return table_bytes(count) + groups * 5 * 32;  // no codec that has encoded tensors takes more than 5 bytes a float
+}
+
+size_t gradlane_encoded_bytes(const void* encoded, size_t count) {
+  uint64_t end = 0;
+  memcpy(&end, (const uint8_t*)encoded + table_bytes(count) - sizeof(end), sizeof(end));
+  return (size_t)end;
 }
 
 gradlane_code gradlane_cancel(gradlane_context* gl, gradlane_request request) {

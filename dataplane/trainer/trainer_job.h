@@ -35,7 +35,8 @@ struct TrainerJob {
     unsigned segment = GL_MAX_SEGMENTS;
     unsigned residual_segment = GL_MAX_SEGMENTS;
     Operation operation;  // as submitted: the whole tensor
-    uint32_t ends = 0;    // value of the trainer's Ends::count when it submitted this
+    EncodedContribution encoded = {};
+    uint32_t ends = 0;  // value of the trainer's Ends::count when it submitted this
   };
   enum class State : uint8_t { kFree, kGathering, kSumming, kSummed, kReady, kExchanging, kCopying };
   State state = State::kFree;
@@ -59,7 +60,7 @@ struct TrainerJob {
   ScanBarrier::Entry* looks = nullptr;
   bool summed = false;
   bool given = false;
-  size_t done = 0;  // summing and copying: elements done so far, counted over all blocks concerned
+  size_t done = 0;  // summing, copying, encoding and decoding: elements done so far, counted over all blocks concerned
   Completion completion;
 };
 

@@ -126,9 +126,19 @@ void TrainerOps::begin_detach(Command& command) noexcept {
   gave_up_ = false;
   --attached_;
   (void)read_completions();  // the other ranks may already have begun a new generation
+  drop_encodings();
   // After a failure, other ranks may have submitted nothing in this generation yet, and take it for a fresh one.
   const bool uneven = failed_ && !exchange_.none_submitted();
   if (exchanging() || uneven || jobs_submitted_ != jobs_begun_) give_up();
+}
+
+// Ends the encodings of a trainer that has gone. No other rank waits for them.
+void TrainerOps::drop_encodings() noexcept {
+  for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
+    Job& it = job(number);
+    if (it.state != Job::State::kFree && it.parts[0].encoded.encodes) finish(it, failed_before());
+  }
+  while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
 }
 
 void TrainerOps::give_up() noexcept {
@@ -176,7 +186,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
     resume(trainer);
     return true;
   }
-  if (unaware(trainer, *submission)) {
+  if (!submission->encoded.encodes && unaware(trainer, *submission)) {
     reject(trainer, *submission);
     return true;
   }
@@ -193,8 +203,12 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
   const Nanos timeout = submission->operation.timeout;
   if (timeout != 0) it->timeout = it->timeout != 0 ? std::min(it->timeout, timeout) : timeout;
   it->deadline = it->begun_at + (it->timeout != 0 ? it->timeout : setup_.operation_timeout);
-  it->parts[trainer] = {true, submission->cookie, submission->segment, submission->residual_segment,
-                        submission->operation};
+  it->parts[trainer] = {true,
+                        submission->cookie,
+                        submission->segment,
+                        submission->residual_segment,
+                        submission->operation,
+                        submission->encoded};
   it->parts[trainer].ends = ends_[trainer].count;
   if (it->looks == nullptr) it->looks = looks_of(trainer, *submission);
   ++it->arrived;
@@ -241,7 +255,10 @@ TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
   it.looks = nullptr;
   it.alone = false;
   it.summed = it.given = false;
-  for (Part& part : it.parts) part.submitted = false;
+  for (Part& part : it.parts) {
+    part.submitted = false;
+    part.encoded = {};
+  }
   channel_.in_flight.fetch_add(1, std::memory_order_relaxed);
   return &it;
 }
@@ -282,10 +299,20 @@ bool TrainerOps::ready(Job& it, Nanos now) noexcept {
       it.failure = why_incomplete(it);
     }
     local_.begin(it);
+    const EncodedContribution& encoded = it.parts[0].encoded;
+    // One lane encodes, because the table says where each block begins.
+    if (encoded.encodes) it.share = {0, setup_.lane == 0 ? it.parts[0].operation.count : 0};
+    if (encoded.encodes && it.cancelled) it.failure = cancelled_by(rank_of(it.cancelled_by));
+    if (encoded.floats != 0 && it.share.count != 0) it.state = Job::State::kSumming;
   }
-  if (it.state == Job::State::kSumming && (!it.failure.empty() || local_.sum_piece(it))) it.state = Job::State::kSummed;
+  if (it.state == Job::State::kSumming && (!it.failure.empty() || prepare_piece(it))) it.state = Job::State::kSummed;
   if (it.state == Job::State::kSummed && all_summed(it)) it.state = Job::State::kReady;
   return it.state == Job::State::kReady;
+}
+
+// Adds, encodes or decodes a piece of this rank's contribution. Returns whether it was the last one.
+bool TrainerOps::prepare_piece(Job& it) noexcept {
+  return it.parts[0].encoded.floats != 0 ? code_piece(it, rank_of(0)) : local_.sum_piece(it);
 }
 
 void TrainerOps::note_cancel(Job& it, unsigned trainer) const noexcept {
@@ -323,6 +350,10 @@ FailureCause TrainerOps::why_incomplete(const Job& it) const noexcept {
 }
 
 bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
+  if (it.parts[0].submitted && it.parts[0].encoded.encodes) {
+    finish(it, it.failure);
+    return true;
+  }
   // A job that will fail is submitted with the operation of one of its trainers, because the exchange must accept it.
   if (!it.failure.empty()) {
     it.buffer = static_cast<unsigned>(std::ranges::find_if(it.parts, &Part::submitted) - it.parts.begin());
@@ -405,13 +436,14 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
 
 void TrainerOps::finish(Job& it, const FailureCause& failure) noexcept {
   leave(it.looks, it.summed, it.given);
+  const bool exchanges = !it.parts[0].encoded.encodes;
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     const Part& part = it.parts[trainer];
     if (!part.submitted) continue;
     rings_[trainer].complete(part.cookie, failure, end_of(it, trainer));
-    if (failure.empty() && since_[trainer] == 0) since_[trainer] = it.generation;
+    if (failure.empty() && exchanges && since_[trainer] == 0) since_[trainer] = it.generation;
   }
-  failed_ = !failure.empty();
+  if (exchanges) failed_ = !failure.empty();
   it.state = Job::State::kFree;
   it.completion = {};
   channel_.in_flight.fetch_sub(1, std::memory_order_relaxed);

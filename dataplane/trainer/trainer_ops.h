@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "collectives/exchange/exchange.h"
 #include "config/config.h"
+#include "dataplane/trainer/encoded_piece.h"
 #include "dataplane/trainer/failure_cause.h"
 #include "dataplane/trainer/local_reduction.h"
 #include "dataplane/trainer/mailbox.h"
@@ -28,7 +29,8 @@ namespace gradlane {
 //   exchanging  the exchange works on it
 //   copying     the result is copied to the other trainers, a piece in each poll
 //
-// If there is a single trainer, its jobs wait in no other states than `ready` and `exchanging`. Operations reach the
+// If there is a single trainer, its jobs wait in no other states than `ready` and `exchanging`, unless its contribution
+// is encoded before the operation: `summing` then decodes it into the tensor, or encodes it. Operations reach the
 // exchange in the order in which they were submitted, even those that will fail, so that numbers agree on all ranks.
 //
 // When a generation of the ring ends, numbers begin at 0 with the operations that ranks submit next. A trainer that
@@ -73,6 +75,8 @@ class TrainerOps {
   void resume(unsigned trainer) noexcept;
   bool hand_over(Nanos now) noexcept;
   [[nodiscard]] bool ready(Job& job, Nanos now) noexcept;
+  void drop_encodings() noexcept;
+  [[nodiscard]] bool prepare_piece(Job& job) noexcept;
   [[nodiscard]] bool submit_job(Job& job, Nanos now) noexcept;
   void give_up() noexcept;
   void note_cancel(Job& job, unsigned trainer) const noexcept;

@@ -7,6 +7,7 @@
 
 #include "collectives/counters.h"
 #include "collectives/strategy/codec_needs.h"
+#include "compress/encoded_tensor.h"
 
 namespace gradlane {
 namespace {
@@ -21,6 +22,7 @@ static_assert(static_cast<int>(OpKind::kGather) == GL_GATHER);
 static_assert(static_cast<int>(OpKind::kScatter) == GL_SCATTER);
 static_assert(static_cast<int>(OpKind::kAllToAll) == GL_ALL_TO_ALL);
 static_assert(static_cast<int>(kLastKind) == GL_ALL_TO_ALL);
+static_assert(kEncodedBlock == GL_ENCODED_BLOCK);
 static_assert(static_cast<int>(ElementType::kFloat32) == GRADLANE_FLOAT32);
 static_assert(static_cast<int>(ElementType::kFloat64) == GRADLANE_FLOAT64);
 static_assert(static_cast<int>(ElementType::kFloat16) == GRADLANE_FLOAT16);
@@ -245,11 +247,12 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
     result.resume = true;
     return true;
   }
-  if (entry.kind > GL_ALL_TO_ALL || entry.type > GRADLANE_BYTES) {
+  const bool encodes = entry.kind == GL_ENCODE;
+  if ((entry.kind > GL_ALL_TO_ALL && !encodes) || entry.type > GRADLANE_BYTES) {
     return fault(report, TrainerFault::kBadKind, entry.kind, entry.type);
   }
   Operation& operation = result.operation;
-  operation.kind = static_cast<OpKind>(entry.kind);
+  operation.kind = encodes ? OpKind::kAllReduce : static_cast<OpKind>(entry.kind);
   operation.type = static_cast<ElementType>(entry.type);
   operation.tag = entry.tag;
   operation.timeout = entry.timeout_ms * kMillisecond;
@@ -275,6 +278,7 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
     result.segment = entry.segment;
   }
   operation.data = place;
+  if (encodes || (entry.flags & GL_FLAG_ENCODED) != 0) return check_encoded(entry, limits, result, report);
   if (operation.kind == OpKind::kAllToAll) return check_out(entry, bytes, result, report);
   return states == 0 || bytes == 0 || check_residual(entry, bytes, states, result, report);
 }
@@ -308,6 +312,43 @@ bool TrainerRings::check_out(const gl_submission& entry, size_t bytes, Submissio
   const auto data = reinterpret_cast<uintptr_t>(result.operation.data);
   if ((out >= data ? out - data : data - out) < bytes) return fault(report, TrainerFault::kBadOperation);
   result.operation.out = place;
+  result.residual_segment = entry.residual_segment;
+  return true;
+}
+
+// Checks a contribution that is, or will be, encoded.
+bool TrainerRings::check_encoded(const gl_submission& entry, const SubmissionLimits& limits, Submission& result,
+                                 FaultReport& report) noexcept {
+  const Operation& operation = result.operation;
+  EncodedContribution& it = result.encoded;
+  it.codec = limits.codec;
+  if ((entry.flags & GL_FLAG_CODEC) != 0) {
+    it.codec = find_codec(static_cast<CodecId>(entry.codec), arguments_of(entry.codec_arguments), limits.codec.isa());
+  }
+  it.encodes = entry.kind == GL_ENCODE;
+  it.first = entry.encoded_first;
+  it.floats = entry.encoded_count;
+  const bool inside = operation.count <= it.floats && it.first <= it.floats - operation.count;
+  const bool whole_blocks = it.first % kEncodedBlock == 0 &&
+                            (operation.count % kEncodedBlock == 0 || it.first + operation.count == it.floats);
+  const bool sums = operation.reduction == Reduction::kSum || operation.reduction == Reduction::kAverage;
+  const bool sensible = it.codec && encodes_tensors(*it.codec) && it.floats != 0 && inside && sums &&
+                        (whole_blocks || !it.encodes) && operation.kind == OpKind::kAllReduce &&
+                        operation.type == ElementType::kFloat32 && (entry.flags & GL_FLAG_RESIDUAL) == 0 &&
+                        !limits.local_reduce;
+  if (!sensible) return fault(report, TrainerFault::kBadOperation);
+  uint8_t* place = nullptr;
+  if (!locate(entry.residual_segment, entry.residual_offset, entry.encoded_bytes, place, report)) return false;
+  // No more floats than any tensor may have, so that the most bytes do not overflow.
+  const bool fits =
+      it.floats <= SIZE_MAX / 16 && (!it.encodes || entry.encoded_bytes >= max_encoded_bytes(*it.codec, it.floats));
+  if (!fits) return fault(report, TrainerFault::kOutOfBounds, entry.residual_offset, entry.encoded_bytes, 0);
+  const auto begin = reinterpret_cast<uintptr_t>(place);
+  const auto data = reinterpret_cast<uintptr_t>(operation.data);
+  const bool apart =
+      begin >= data ? begin - data >= operation.count * sizeof(float) : data - begin >= entry.encoded_bytes;
+  if (!apart && operation.count != 0) return fault(report, TrainerFault::kBadOperation);
+  it.bytes = {place, entry.encoded_bytes};
   result.residual_segment = entry.residual_segment;
   return true;
 }

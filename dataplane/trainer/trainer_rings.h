@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/time.h"
@@ -30,17 +31,28 @@ struct SubmissionLimits {
   bool links = true;   // whether all ranks have links to all others: links_all()
 };
 
+// A contribution that is encoded before its operation (compress/encoded_tensor.h), in a segment.
+struct EncodedContribution {
+  std::span<uint8_t> bytes;
+  size_t first = 0;            // position of the operation's first element in the encoded tensor
+  size_t floats = 0;           // of the encoded tensor; 0: the contribution is not encoded
+  std::optional<Codec> codec;  // set if it is encoded
+  bool encodes = false;        // the operation encodes it, and no other rank takes part
+};
+
 // A submission that has been checked. Nothing of it is read from shared memory again.
 struct Submission {
   uint64_t cookie = 0;
-  bool resume = false;                          // request to start again (gradlane_resume); no operation
-  bool cancel = false;                          // request to cancel the operation with this cookie; no operation
-  bool cancelled = false;                       // this operation was cancelled before it begins
-  Operation operation;                          // data and residual point into segments; `whole` is not set
-  unsigned segment = GL_MAX_SEGMENTS;           // segment of the data; GL_MAX_SEGMENTS: none
-  unsigned residual_segment = GL_MAX_SEGMENTS;  // segment of the residual, or of an all-to-all's output
-  unsigned slot = 0;                            // slot as in gl_submission
-  uint32_t ends_seen = 0;                       // ended generations that this trainer knows of (gl_lane's `ends`)
+  bool resume = false;                 // request to start again (gradlane_resume); no operation
+  bool cancel = false;                 // request to cancel the operation with this cookie; no operation
+  bool cancelled = false;              // this operation was cancelled before it begins
+  Operation operation;                 // data and residual point into segments; `whole` is not set
+  unsigned segment = GL_MAX_SEGMENTS;  // segment of the data; GL_MAX_SEGMENTS: none
+  // segment of the residual, of an all-to-all's output, or of the encoded contribution
+  unsigned residual_segment = GL_MAX_SEGMENTS;
+  EncodedContribution encoded;
+  unsigned slot = 0;       // slot as in gl_submission
+  uint32_t ends_seen = 0;  // ended generations that this trainer knows of (gl_lane's `ends`)
 };
 
 // The rings and segments of one trainer. Worker thread only, between attach() and detach(). The trainer may write
@@ -93,6 +105,8 @@ class TrainerRings {
                            FaultReport& report) noexcept;
   [[nodiscard]] bool check_out(const gl_submission& entry, size_t bytes, Submission& result,
                                FaultReport& report) noexcept;
+  [[nodiscard]] bool check_encoded(const gl_submission& entry, const SubmissionLimits& limits, Submission& result,
+                                   FaultReport& report) noexcept;
   [[nodiscard]] bool check_residual(const gl_submission& entry, size_t bytes, unsigned states, Submission& result,
                                     FaultReport& report) noexcept;
   [[nodiscard]] bool locate(uint32_t segment, uint64_t offset, size_t bytes, uint8_t*& place,

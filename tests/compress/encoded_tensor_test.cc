@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/compress/test_floats.h"
@@ -48,6 +50,16 @@ TEST(EncodedTensor, CodecsThatRoundOnceMore) {
   }
 }
 
+// The client library allocates this much, whatever the codec.
+TEST(EncodedTensor, TakesAtMostFiveBytesAFloat) {
+  for (const Codec& codec : codecs()) {
+    for (const size_t size : kSizes) {
+      const size_t groups = (size + 31) / 32;
+      EXPECT_LE(max_encoded_bytes(codec, size), encoded_table_bytes(size) + groups * 32 * kMostEncodedBytes);
+    }
+  }
+}
+
 // Blocks of what was decoded are those of the floats. So an operation on decoded contributions has the same packets.
 TEST(EncodedTensor, DecodesToFloatsWithTheSameBlocks) {
   Rng rng(1);
@@ -72,7 +84,8 @@ TEST(EncodedTensor, AnyPieceOfItAndInAnyPieces) {
     constexpr size_t kSize = 5 * kEncodedBlock + 77;
     const std::vector<float> floats = FloatSource(codec).make(rng, Kind::kMixed, kSize);
     const std::vector<uint8_t> bytes = encode(codec, floats);
-    for (const size_t blocks : {1, 2, 3, 6}) ASSERT_EQ(encode(codec, floats, blocks), bytes) << codec.name();
+    for (const size_t blocks : {size_t{1}, size_t{2}, size_t{3}, size_t{6}})
+      ASSERT_EQ(encode(codec, floats, blocks), bytes) << codec.name();
     std::vector<float> all(kSize);
     ASSERT_TRUE(EncodedTensor(bytes, kSize).decode(codec, 0, all));
     for (int i = 0; i < 20; ++i) {
@@ -121,6 +134,33 @@ TEST(EncodedTensor, WhatAnotherProcessMayWrite) {
     const uint64_t wrong = room.size() + 7;
     std::memcpy(room.data() + sizeof(wrong), &wrong, sizeof(wrong));
     EXPECT_FALSE(encode_tensor(codec, std::span(floats).subspan(kEncodedBlock), kEncodedBlock, kSize, room));
+  }
+}
+
+// Another process changes blocks while they are decoded.
+TEST(EncodedTensor, BytesThatChange) {
+  constexpr size_t kSize = 3 * kEncodedBlock;
+  for (const Isa isa : kIsas) {
+    if (!isa_supported(isa)) continue;
+    const Codec codec = find_codec("fixed:10", isa);
+    Rng rng(4);
+    const std::vector<float> floats = FloatSource(codec).make(rng, Kind::kOutliers, kSize);
+    std::vector<uint8_t> bytes = encode(codec, floats);
+    std::atomic<bool> stop{false};
+    std::thread other([&] {
+      Rng noise(5);
+      while (!stop.load()) {
+        const size_t place = 32 + noise.below(bytes.size() - 32);
+        const std::atomic_ref<uint8_t> byte(bytes[place]);
+        const uint8_t before = byte.load(std::memory_order_relaxed);
+        byte.store(static_cast<uint8_t>(noise.bits()), std::memory_order_relaxed);
+        byte.store(before, std::memory_order_relaxed);
+      }
+    });
+    std::vector<float> out(kSize);
+    for (int i = 0; i < 20000; ++i) (void)EncodedTensor(bytes, kSize).decode(codec, 0, out);
+    stop = true;
+    other.join();
   }
 }
 

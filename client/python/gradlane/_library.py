@@ -97,6 +97,8 @@ class How(ctypes.Structure):
         ("part_bytes", ctypes.c_size_t),
         ("blocks", ctypes.POINTER(ctypes.c_void_p)),
         ("hash", ctypes.POINTER(ctypes.c_uint64)),
+        ("encoded", ctypes.c_void_p),
+        ("encoded_bytes", ctypes.c_size_t),
     ]
 
 
@@ -222,6 +224,9 @@ def _declare(lib: ctypes.CDLL) -> None:
         "gradlane_scatter": (integer, rooted),
         "gradlane_all_to_all": (integer, [context, context, context, size, integer, how, request]),
         "gradlane_barrier": (integer, [context, how, request]),
+        "gradlane_encode": (integer, [context, context, size, context, size, how, request]),
+        "gradlane_encoded_space": (size, [size]),
+        "gradlane_encoded_bytes": (size, [context, size]),
         "gradlane_wait": (integer, [context, ctypes.c_uint64, integer]),
         "gradlane_test": (integer, [context, ctypes.c_uint64]),
         "gradlane_cancel": (integer, [context, ctypes.c_uint64]),

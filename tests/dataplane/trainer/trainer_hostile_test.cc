@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <random>
 
+#include "compress/encoded_tensor.h"
 #include "tests/dataplane/trainer/trainer_values.h"
 #include "tests/thorough.h"
 
@@ -51,7 +53,7 @@ const std::vector<Bad>& bad_ones() {
       {"gather by the ring", TrainerFault::kBadStrategy,
        [](S& it) { it.kind = GL_GATHER, it.strategy = find_strategy("ring").code(); }},
       {"kind 31", TrainerFault::kBadKind, [](S& it) { it.kind = GL_CANCEL - 1; }},
-      {"kind 34", TrainerFault::kBadKind, [](S& it) { it.kind = GL_RESUME + 1; }},
+      {"kind 35", TrainerFault::kBadKind, [](S& it) { it.kind = GL_ENCODE + 1; }},
       {"kind 255", TrainerFault::kBadKind, [](S& it) { it.kind = 255; }},
       {"type 7", TrainerFault::kBadKind, [](S& it) { it.type = 7; }},
       {"type 255 of a barrier", TrainerFault::kBadKind, [](S& it) { it.kind = GL_BARRIER, it.type = 255; }},
@@ -119,6 +121,58 @@ const std::vector<Bad>& bad_ones() {
       {"residual at 2^64-4", TrainerFault::kOutOfBounds, [](S& it) { it.residual_offset = ~uint64_t{3}; }, true},
       {"residual not aligned", TrainerFault::kOutOfBounds, [](S& it) { it.residual_offset = 402; }, true},
   };
+  return all;
+}
+
+// Bad contributions that are encoded: the last 100 floats of 4196, or such floats that are to be encoded.
+std::vector<Bad> bad_encoded_ones() {
+  using S = gl_submission;
+  const std::vector<Bad> contributions = {
+      {"in no segment", TrainerFault::kBadSegment, [](S& it) { it.residual_segment = 63; }},
+      {"beyond the segment", TrainerFault::kOutOfBounds, [](S& it) { it.encoded_bytes = kMaxBytes - 399; }},
+      {"2^64-1 bytes", TrainerFault::kOutOfBounds, [](S& it) { it.encoded_bytes = ~uint64_t{0}; }},
+      {"beyond the tensor", TrainerFault::kBadOperation, [](S& it) { it.encoded_first = 4097; }},
+      {"from 2^64-1 on", TrainerFault::kBadOperation, [](S& it) { it.encoded_first = ~uint64_t{0}; }},
+      {"of no floats", TrainerFault::kBadOperation, [](S& it) { it.encoded_count = 0; }},
+      {"of 99 floats", TrainerFault::kBadOperation, [](S& it) { it.encoded_count = 99; }},
+      {"of 2^64-1 floats", TrainerFault::kOutOfBounds, [](S& it) { it.encoded_count = ~uint64_t{0}; }},
+      {"in the data", TrainerFault::kBadOperation, [](S& it) { it.residual_offset = 399; }},
+      {"around the data", TrainerFault::kBadOperation, [](S& it) { it.offset = 800; }},
+      {"with a residual", TrainerFault::kBadOperation, [](S& it) { it.flags |= GL_FLAG_RESIDUAL; }},
+      {"of a minimum", TrainerFault::kBadOperation, [](S& it) { it.flags |= GL_FLAG_MIN; }},
+      {"of doubles", TrainerFault::kBadOperation, [](S& it) { it.type = GRADLANE_FLOAT64; }},
+      {"by a codec that rounds again", TrainerFault::kBadOperation,
+       [](S& it) { it.codec = static_cast<uint8_t>(CodecId::kBf16), it.codec_arguments = 0; }},
+      {"by no codec", TrainerFault::kBadCodec, [](S& it) { it.codec = 200; }},
+  };
+  const std::vector<Bad> encodings = {
+      {"encoding into no segment", TrainerFault::kBadSegment, [](S& it) { it.residual_segment = 63; }},
+      {"encoding that is not of whole blocks", TrainerFault::kBadOperation, [](S& it) { it.encoded_count = 5000; }},
+      {"encoding from within a block", TrainerFault::kBadOperation,
+       [](S& it) { it.encoded_count = 4197, it.encoded_first = 4097; }},
+      {"encoding into too few bytes", TrainerFault::kOutOfBounds,
+       [](S& it) { it.encoded_bytes = max_encoded_bytes(find_codec("fixed:10"), 4196) - 1; }},
+      {"encoding of integers", TrainerFault::kBadOperation, [](S& it) { it.type = GRADLANE_INT32; }},
+      {"encoding of an average of integers", TrainerFault::kBadOperation,
+       [](S& it) { it.type = GRADLANE_INT32, it.flags |= GL_FLAG_AVERAGE; }},
+  };
+  const auto valid = [](S& it) {
+    const Codec codec = find_codec("fixed:10");
+    it.flags = GL_FLAG_CODEC;
+    it.codec = static_cast<uint8_t>(codec.id());
+    it.codec_arguments = std::bit_cast<uint64_t>(codec.arguments());
+    it.residual_offset = 400;
+    it.encoded_bytes = 40000;
+    it.encoded_first = 4096;
+    it.encoded_count = 4196;
+  };
+  std::vector<Bad> all;
+  for (const Bad& bad : contributions) {
+    all.push_back({bad.what, bad.fault, [=](S& it) { valid(it), it.flags |= GL_FLAG_ENCODED, bad.change(it); }});
+  }
+  for (const Bad& bad : encodings) {
+    all.push_back({bad.what, bad.fault, [=](S& it) { valid(it), it.kind = GL_ENCODE, bad.change(it); }});
+  }
   return all;
 }
 
@@ -204,6 +258,8 @@ void expect_one_fault_each(const TrainerConfig& config, const std::vector<Bad>& 
 
 TEST(Hostile, EachBadSubmissionIsOneFault) { expect_one_fault_each(config(), bad_ones()); }
 
+TEST(Hostile, EachBadEncodedContributionIsOneFault) { expect_one_fault_each(config(), bad_encoded_ones()); }
+
 TEST(Hostile, EachBadSubmissionOfDirectIsOneFault) {
   TrainerConfig direct = config();
   direct.strategies = find_strategies("direct");
@@ -216,14 +272,16 @@ TEST(Hostile, NothingOfDirectWithLocalReduce) {
   local.trainers = 2;
   local.strategies = find_strategies("direct");
   using S = gl_submission;
-  expect_one_fault_each(local, {
-                                   {"reduce", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_REDUCE; }},
-                                   {"gather", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_GATHER; }},
-                                   {"scatter", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_SCATTER; }},
-                                   {"all-to-all", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_TO_ALL; }},
-                                   {"blocks that lie apart", TrainerFault::kBadOperation,
-                                    [](S& it) { it.kind = GL_ALL_GATHER, it.pitch = 101; }},
-                               });
+  expect_one_fault_each(
+      local, {
+                 {"reduce", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_REDUCE; }},
+                 {"encoding", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ENCODE, it.encoded_count = 100; }},
+                 {"gather", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_GATHER; }},
+                 {"scatter", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_SCATTER; }},
+                 {"all-to-all", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ALL_TO_ALL; }},
+                 {"blocks that lie apart", TrainerFault::kBadOperation,
+                  [](S& it) { it.kind = GL_ALL_GATHER, it.pitch = 101; }},
+             });
 }
 
 TEST(Hostile, ReportsSayWhatItWas) {

@@ -160,7 +160,7 @@ class HostileTest(DaemonTest):
             (dict(count=1, segment=63), "segment 63"),
             (dict(count=1, segment=255), "segment 255"),
             (dict(kind=31), "kind 31"),
-            (dict(kind=34), "kind 34"),
+            (dict(kind=35), "kind 35"),
             (dict(kind=255), "kind 255"),
             (dict(type=7, count=1), "type 7"),
             (dict(count=1, flags=2, codec=200), "id 200"),

@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
-#include "base/shared_socket.h"
 
 namespace gradlane {
 namespace {
@@ -25,11 +24,13 @@ int make_socket() noexcept { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC |
 
 // Returns the process that listens at this address; 0 if it cannot be found out.
 pid_t owner_of_socket(const sockaddr_un& address, socklen_t bytes) {
-  const SharedSocket fd(make_socket());  // any process may have the name
+  FileDescriptor fd(make_socket());
   ucred owner{};
   socklen_t size = sizeof(owner);
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) return 0;
-  return getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &owner, &size) == 0 ? owner.pid : 0;
+  const bool known = getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &owner, &size) == 0;
+  fd.leave_open();  // any process may have the name, and send what makes close() wait
+  return known ? owner.pid : 0;
 }
 
 }  // namespace

@@ -318,12 +318,13 @@ static gradlane_code check_encoded(gradlane_context* gl, enum gl_submission_kind
                    "%s of %s: encoded contributions are only for sums of float32 by all_reduce", name,
                    kTypes[type].name);
   }
+  const bool chooses_codec = strncmp(codec->name, "auto", 4) == 0;
   if (kind == GL_ENCODE) out->choice = NULL;  // of a strategy
-  if (out->choice != NULL && strncmp(codec->name, "auto", 4) != 0) {
+  if (out->choice != NULL && !chooses_codec) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
                    "%s: an encoded contribution needs a strategy that is named, not \"auto\"", name);
   }
-  if (!plain || strncmp(codec->name, "auto", 4) == 0) {
+  if (!plain || chooses_codec) {
     return gl_fail(
         gl, GRADLANE_BAD_ARGUMENT,
         "%s: codec %.63s has no encoded contributions; those without loss and fixed:B have, but not \"auto\"", name,

@@ -33,7 +33,7 @@ static_assert(kMaxSessions > 2 * kMaxTrainers);
 
 constexpr Nanos kAcceptPause = 100 * kMillisecond;
 
-[[noreturn]] void fail_to_watch() { throw SetupError(std::string("cannot watch a socket: ") + std::strerror(errno)); }
+std::string cannot_watch() { return std::string("cannot watch a socket: ") + std::strerror(errno); }
 
 epoll_event event_of(uint32_t events, void* whom) noexcept { return {.events = events, .data = {.ptr = whom}}; }
 
@@ -107,12 +107,12 @@ ServerState::ServerState(const NodeConfig& config, const ServerLanes& lanes)
 
 void ServerState::open() {
   listener_.open();
-  if (!listener_.add_to(epoll_.get(), event_of(EPOLLIN, &listener_))) fail_to_watch();
+  if (!listener_.add_to(epoll_.get(), event_of(EPOLLIN, &listener_))) throw SetupError(cannot_watch());
 }
 
 void ServerState::watch(int operation, int fd, uint32_t events, void* whom) const {
   epoll_event event = event_of(events, whom);
-  if (epoll_ctl(epoll_.get(), operation, fd, &event) != 0) fail_to_watch();
+  if (epoll_ctl(epoll_.get(), operation, fd, &event) != 0) throw SetupError(cannot_watch());
 }
 
 void ServerState::step(Nanos now) {
@@ -183,7 +183,7 @@ void ServerState::add(SharedSocket socket, Nanos now) {
   auto session = std::make_unique<Session>(config_, slots_, planning_, packets_, log_, std::move(socket), now);
   if (session->gone()) return;
   if (!session->add_to(epoll_.get(), event_of(EPOLLIN | EPOLLRDHUP, session.get()))) {
-    return session->send_away(std::string("cannot watch a socket: ") + std::strerror(errno));
+    return session->send_away(cannot_watch());
   }
   sessions_.push_back(std::move(session));
 }

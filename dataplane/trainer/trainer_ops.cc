@@ -136,7 +136,7 @@ void TrainerOps::begin_detach(Command& command) noexcept {
 void TrainerOps::drop_encodings() noexcept {
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     Job& it = job(number);
-    if (it.state != Job::State::kFree && it.parts[0].encoded.encodes) finish(it, failed_before());
+    if (it.state != Job::State::kFree && it.parts[0].encoded.encodes) finish(it, trainer_gone(rank_of(0)));
   }
   while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
 }
@@ -255,10 +255,7 @@ TrainerOps::Job* TrainerOps::begin(uint64_t number, Nanos now) noexcept {
   it.looks = nullptr;
   it.alone = false;
   it.summed = it.given = false;
-  for (Part& part : it.parts) {
-    part.submitted = false;
-    part.encoded = {};
-  }
+  for (Part& part : it.parts) part.submitted = false;
   channel_.in_flight.fetch_add(1, std::memory_order_relaxed);
   return &it;
 }

@@ -1,0 +1,221 @@
+"""Agreement on the members of an elastic training, through a store that has compare-and-set. It does no I/O.
+
+The store holds four kinds of keys. Each is created once and never changes:
+
+    join/N       request to join. The process that creates it has the id N from then on.
+    record/E     the members of epoch E
+    report/E/N   process N starts no operation of epoch E any more. It wants epoch E + 1, or to leave.
+    ended/E      at least one member of epoch E has reported, so all must
+
+A member that cannot go on in epoch E creates its report, and waits for the reports of the others. It then proposes a
+record of epoch E + 1 with the members that have reported. If several members propose, the store keeps the first record,
+and all follow that. So an epoch has one membership, whatever members believe about each other. A process that is not in
+the record of a later epoch has been expelled. It joins again with a new id.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from typing import Iterable, NamedTuple, Union
+
+
+class Get(NamedTuple):
+    """Asks for the value of a key, or None if there is no such key."""
+
+    key: str
+
+
+class Create(NamedTuple):
+    """Creates a key unless it exists. The answer is the value that the key has afterwards. It can be repeated."""
+
+    key: str
+    value: str
+
+
+Request = Union[Get, Create]
+
+
+class Phase(enum.Enum):
+    """What a process does now."""
+
+    JOIN = "asks for an id"
+    FOUND = "looks for the first members"
+    FOLLOW = "looks for a newer record"
+    MEMBER = "is a member of the latest epoch that it knows"
+    REPORT = "reports that it has ended its epoch"
+    CALL = "calls the other members to report"
+    COLLECT = "waits for reports or for the next record"
+    PROPOSE = "proposes the next record"
+    EXPELLED = "was a member, and is not in the latest record"
+    ENDED = "has left, or the latest record has no members"
+
+
+class Report(NamedTuple):
+    """A member's report: its card in the next epoch, and whether it leaves instead."""
+
+    card: str
+    leaving: bool
+
+
+class Agreement:
+    """One process's part. The caller sends request() to the store, calls answer() with the result, and repeats.
+
+    If an answer is lost, call request() again. In phase MEMBER the request says whether another member has reported;
+    `called` is True if so, and the caller must call report(). In phases EXPELLED and ENDED there is no request.
+
+    card: text about this process that the others need, such as its address. No other process has the same.
+    founders: number of processes that start the training; these have the ids 1 to `founders`.
+
+    `members` are the cards of the members of `epoch`, by id. `unheard` are the members of `epoch` whose reports are
+    missing, while it waits for them.
+    """
+
+    def __init__(self, card: str, founders: int) -> None:
+        self.card, self.founders = card, founders
+        self.phase = Phase.JOIN
+        self.id = 1  # in phase JOIN: the id that it asks for
+        self.epoch = 0
+        self.members: dict[int, str] = {}
+        self.known: frozenset[int] = frozenset()  # ids that were members in any epoch
+        self.reports: dict[int, Report] = {}
+        self.excluded: frozenset[int] = frozenset()  # members of `epoch` that the caller does not wait for
+        self.joining: dict[int, str] = {}  # cards of processes that the next record shall have, by id
+        self.leaving = False
+        self.called = False
+        self._asked = 0  # in phase FOUND: latest id; in phase COLLECT: index of the key that is asked for next
+
+    # ---- Events
+
+    def report(self, card: str, leaving: bool = False) -> None:
+        """Ends this member's epoch. It must not start operations of the epoch any more. card: that of the next epoch.
+        leaving: this process will not be a member any more."""
+        assert self.phase is Phase.MEMBER
+        self.card, self.leaving = card, leaving
+        self.phase = Phase.REPORT
+
+    def exclude(self, members: Iterable[int]) -> None:
+        """Waits no longer for the reports of these members: they have died, or do not answer."""
+        self.excluded |= frozenset(members)
+
+    def admit(self, process: int, card: str) -> None:
+        """Lets a process into the next record that this member proposes. card: value of join/PROCESS."""
+        if process not in self.known:
+            self.joining[process] = card
+
+    def withdraw(self) -> None:
+        """Ends the part of a process that is no member."""
+        if self.id not in self.members:
+            self.phase = Phase.ENDED
+
+    @property
+    def unheard(self) -> list[int]:
+        """The members of `epoch` whose reports are missing, and that are not excluded."""
+        return [it for it in self.members if it not in self.reports and it not in self.excluded]
+
+    # ---- Requests
+
+    def request(self) -> Request | None:
+        """Returns what to ask of the store, or None if there is nothing to ask any more."""
+        if self.phase is Phase.JOIN:
+            return Create(f"join/{self.id}", self.card)
+        if self.phase is Phase.FOUND:
+            if self._asked < self.founders:
+                return Get(f"join/{self._asked + 1}")
+            return Create("record/1", _record(self.joining))
+        if self.phase is Phase.FOLLOW:
+            return Get(f"record/{self.epoch + 1}")
+        if self.phase is Phase.MEMBER:
+            return Get(f"ended/{self.epoch}")
+        if self.phase is Phase.REPORT:
+            return Create(f"report/{self.epoch}/{self.id}", json.dumps(Report(self.card, self.leaving)))
+        if self.phase is Phase.CALL:
+            return Create(f"ended/{self.epoch}", str(self.id))
+        if self.phase is Phase.COLLECT:
+            keys = [f"report/{self.epoch}/{it}" for it in self.members if it not in self.reports]
+            self._asked %= len(keys) + 1
+            return Get([f"record/{self.epoch + 1}", *keys][self._asked])
+        if self.phase is Phase.PROPOSE:
+            stay = {it: report.card for it, report in self.reports.items() if not report.leaving}
+            # Nobody has the state of a training whose members have all left.
+            return Create(f"record/{self.epoch + 1}", _record({**stay, **self.joining} if stay else {}))
+        return None
+
+    def answer(self, value: str | None) -> None:
+        """Takes the store's answer to request()."""
+        if self.phase is Phase.JOIN:
+            if value == self.card:
+                self.phase = Phase.FOLLOW
+            else:
+                self.id += 1
+        elif self.phase is Phase.FOUND:
+            self._found(value)
+        elif self.phase is Phase.FOLLOW:
+            self._follow(value)
+        elif self.phase is Phase.MEMBER:
+            self.called = value is not None
+        elif self.phase is Phase.REPORT:
+            self.reports = {self.id: Report(self.card, self.leaving)}
+            self.phase = Phase.CALL
+        elif self.phase is Phase.CALL:
+            self._collect()
+        elif self.phase is Phase.COLLECT:
+            self._take_report(value)
+        elif self.phase is Phase.PROPOSE:
+            assert value is not None
+            self._install(value)
+
+    # ---- Private
+
+    def _found(self, value: str | None) -> None:
+        if self._asked == self.founders:
+            assert value is not None
+            self.joining = {}
+            self._install(value)
+        elif value is None:
+            self.phase = Phase.FOLLOW
+        else:
+            self._asked += 1
+            self.joining[self._asked] = value
+
+    def _follow(self, value: str | None) -> None:
+        if value is not None:
+            self._install(value)
+        elif self.epoch == 0:
+            self.phase, self._asked, self.joining = Phase.FOUND, 0, {}
+        elif not self.members or self.leaving:
+            self.phase = Phase.ENDED
+        elif self.id in self.members:
+            self.phase = Phase.MEMBER
+        elif self.id in self.known:
+            self.phase = Phase.EXPELLED
+
+    def _install(self, record: str) -> None:
+        """Moves to the next epoch, which has this record, and looks for a newer one."""
+        self.epoch += 1
+        self.members = {int(it): card for it, card in json.loads(record).items()}
+        self.known |= self.members.keys()
+        self.reports, self.excluded, self.called = {}, frozenset(), False
+        self.joining = {it: card for it, card in self.joining.items() if it not in self.known}
+        self.phase = Phase.FOLLOW
+
+    def _collect(self) -> None:
+        self.phase, self._asked = Phase.COLLECT, 0
+        if not self.unheard:
+            self.phase = Phase.PROPOSE
+
+    def _take_report(self, value: str | None) -> None:
+        if self._asked == 0 and value is not None:
+            self._install(value)
+            return
+        if value is not None:
+            missing = [it for it in self.members if it not in self.reports]
+            self.reports[missing[self._asked - 1]] = Report(*json.loads(value))
+        else:
+            self._asked += 1
+        if not self.unheard:
+            self.phase = Phase.PROPOSE
+
+
+def _record(members: dict[int, str]) -> str:
+    return json.dumps(members, sort_keys=True)

@@ -1,0 +1,247 @@
+"""Sums of gradients whose bits do not depend on the members: each shard is rounded to integers before anything is added.
+
+A parameter's gradient g of one shard becomes round(g * 2^k). The exponent k is the same for all shards of a step. It
+follows from the largest gradient of the parameter in the step before, over all shards, and is checked with those of
+this step. If they do not fit, all shards of the step are computed again with other exponents.
+
+Without a codec, the integers are sums of int32, so the largest elements keep about as many bits as float32 has. With
+codec fixed:rel=B they travel as float32 by codec fixed:1, whose lattice are the integers. All sums are below 2^24, so
+they are exact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import random
+from typing import Any, Mapping, Sequence
+
+import torch
+
+from ... import errors
+from .ring import EpochRing
+
+_INT_BITS, _FLOAT_BITS = 30, 24  # sums of int32, and of integers as float32, are at most 2 to this power
+_HEADROOM = 4  # bits by which gradients may grow in one step
+_SHRINK = 8  # bits by which they may shrink
+_REL_SHRINK = 2  # the same with a codec
+_MOST_BITS = 16
+_LARGEST_EXPONENT = 126  # 2^k and 2^-k are normal float32 numbers
+# in place of the exponent of the largest gradient: no gradient, only zeros, a NaN or Inf
+_NONE, _ZERO, _NOT_FINITE = -(1 << 21), -(1 << 20), 1 << 20
+_PIECE = 64 << 20  # bytes of a piece of the state
+_HASH_BITS = 62
+
+
+class Gradients:
+    """The contributions of this process, and the state of the training.
+
+    model, optimizer: what is trained. others: further objects with state_dict() and load_state_dict(). The state
+    consists of all of these. bits: B of codec fixed:rel=B; None: no codec. seed: of the random numbers of each shard.
+    """
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, others: Mapping[str, Any], shards: int,
+                 bits: int | None, seed: int) -> None:
+        self._model, self._optimizer, self._others = model, optimizer, others
+        self._shards, self._seed = shards, seed
+        self._parameters = [it for it in model.parameters() if it.requires_grad]
+        self._names = [name for name, it in model.named_parameters() if it.requires_grad]
+        bad = next((name for name, it in zip(self._names, self._parameters) if not it.is_floating_point()), None)
+        if not self._parameters or bad is not None:
+            raise errors.bad_argument("gradlane: elastic: the model has no parameters that need gradients" if bad is None
+                                      else f"gradlane: elastic: parameter {bad} is not of a floating type")
+        # The integers of a shard are at most 2^_limit. Exponents are chosen so that they are about 2^_aim.
+        self._coded = bits is not None
+        self._limit = (_FLOAT_BITS if self._coded else _INT_BITS) - (shards - 1).bit_length()
+        self._aim = self._limit - _HEADROOM
+        self._shrink = _REL_SHRINK if self._coded else _SHRINK
+        if bits is not None:
+            if not 1 <= bits <= min(self._aim, _MOST_BITS):
+                raise errors.bad_argument(f"gradlane: elastic: codec fixed:rel={bits}: allowed with {shards} shards: 1 to "
+                                          f"{min(self._aim, _MOST_BITS)}")
+            self._aim = bits
+        self._exponents = self._next = [self._aim] * len(self._parameters)
+        sizes = [it.numel() for it in self._parameters]
+        # Buffers, such as those of BatchNorm, are those that shard 0 leaves behind. Their bytes follow the gradients:
+        # the member that computes shard 0 contributes them, and all others contribute zeros.
+        self._buffers = [it for it in model.buffers() if it.numel() > 0]
+        self._before: list[torch.Tensor] = []
+        words = [-(-it.numel() * it.element_size() // 4) for it in self._buffers]
+        self._own = torch.zeros(sum(sizes) + sum(words), dtype=torch.int32)
+        self._result = torch.zeros_like(self._own)
+        self._sums, self._words = _split(self._own, sizes, words)
+        self._results, self._result_words = _split(self._result, sizes, words)
+        self._floats = torch.zeros(sum(sizes) if self._coded else 0)
+        self._largest = [_NONE] * len(self._parameters)
+
+    # ---- One step
+
+    def start_step(self) -> None:
+        """Drops this process's contributions."""
+        self._own.zero_()
+        self._largest = [_NONE] * len(self._parameters)
+        self._before = [it.detach().clone() for it in self._buffers]
+
+    def start_shard(self, step: int, shard: int) -> None:
+        """Sets gradients to None, buffers to those before the step, and random numbers to those of the shard."""
+        self._optimizer.zero_grad(set_to_none=True)
+        for parameter in self._parameters:
+            parameter.grad = None
+        self._restore_buffers()
+        text = f"{self._seed} {step} {shard}".encode()
+        number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
+        torch.manual_seed(number)
+        random.seed(number)
+
+    def add_shard(self, shard: int, counts: bool, hashed: bool) -> int:
+        """Adds the gradients of a shard, unless they do not count. Returns a hash of them, or 0 unless `hashed`."""
+        found = [(number, it.grad) for number, it in enumerate(self._parameters)
+                 if it.grad is not None and it.numel() > 0]
+        digest = hashlib.blake2b(digest_size=8)
+        if found:
+            self._add_gradients(found, counts, digest if hashed else None)
+        if shard == 0 and counts:
+            for buffer, words in zip(self._buffers, self._words):
+                _copy_bytes(buffer, words)
+        self._restore_buffers()
+        return int.from_bytes(digest.digest(), "little") >> (64 - _HASH_BITS) if hashed else 0
+
+    def _add_gradients(self, found: Sequence[tuple[int, torch.Tensor]], counts: bool, digest: Any) -> None:
+        gradients = [gradient.detach().to("cpu", torch.float32) for _, gradient in found]
+        largest = torch.stack(torch._foreach_norm(gradients, math.inf)).tolist()  # type: ignore[attr-defined]
+        rounded = torch._foreach_mul(gradients, [math.ldexp(1.0, self._exponents[number]) for number, _ in found])
+        torch._foreach_round_(rounded)
+        for (number, _), most, integers in zip(found, largest, rounded):
+            exponent = _exponent(most)
+            fits = exponent + self._exponents[number] <= self._limit
+            steps = integers.to(torch.int32).view(-1) if fits else None  # otherwise check() refuses the step
+            if digest is not None and steps is not None:
+                digest.update(number.to_bytes(4, "little"))
+                digest.update(steps.numpy())  # type: ignore[arg-type]
+            if counts:
+                self._largest[number] = max(self._largest[number], exponent)
+                if steps is not None:
+                    self._sums[number].add_(steps)
+
+    def facts(self) -> list[int]:
+        """Returns the exponents of the largest gradients in this process's contributions."""
+        return self._largest
+
+    def check(self, facts: Sequence[Sequence[int]]) -> bool:
+        """Returns whether the integers of all shards fit. Otherwise it changes the exponents. Raises OperationFailed if
+        a gradient is not finite."""
+        largest = [max(column) for column in zip(*facts)]
+        bad = next((name for name, exponent in zip(self._names, largest) if exponent == _NOT_FINITE), None)
+        if bad is not None:
+            raise errors.error(errors.Code.FAILED, f"gradlane: elastic: the gradient of parameter {bad} has a NaN or Inf")
+        fits = True
+        self._next = []
+        for exponent, used in zip(largest, self._exponents):
+            good = used
+            if exponent > _ZERO:
+                good = max(min(self._aim - exponent, _LARGEST_EXPONENT), -_LARGEST_EXPONENT)
+                fits = fits and exponent + used <= self._limit and used >= good - self._shrink
+            self._next.append(good)
+        if not fits:
+            self._exponents = self._next
+        self._used = [exponent > _NONE for exponent in largest]
+        return fits
+
+    def sum(self, ring: EpochRing) -> None:
+        """Adds the contributions of all members."""
+        count = self._floats.numel()
+        self._result.copy_(self._own)
+        if count > 0:
+            self._floats.copy_(self._own[:count])
+            ring.sum(self._floats, "fixed:1")
+            self._result[:count].copy_(self._floats)
+        if self._result.numel() > count:
+            ring.sum(self._result[count:])
+
+    def apply(self) -> None:
+        """Sets gradients to the mean of the shards, buffers to those of shard 0, and runs the optimizer."""
+        for parameter, steps, exponent, used in zip(self._parameters, self._results, self._exponents, self._used):
+            parameter.grad = None
+            if used:
+                mean = steps.mul(math.ldexp(1.0, -exponent) / self._shards)
+                parameter.grad = mean.view(parameter.shape).to(parameter.device, parameter.dtype)
+        for buffer, words in zip(self._buffers, self._result_words):
+            _set_bytes(buffer, words)
+        self._optimizer.step()
+        self._exponents = self._next
+
+    def _restore_buffers(self) -> None:
+        for buffer, before in zip(self._buffers, self._before):
+            buffer.detach().copy_(before)
+
+    # ---- State
+
+    def send_state(self, ring: EpochRing, source: int, takes: bool) -> None:
+        """Sends the state of the member at position `source` to those whose `takes` is true."""
+        data = torch.empty(0, dtype=torch.uint8)
+        head = [0, 0]
+        if ring.index == source:
+            data = self._saved()
+            head = [data.numel(), _hash(data)]
+        size, right = ring.gather(head)[source]
+        if not takes and ring.index != source:
+            data = torch.empty(min(size, _PIECE), dtype=torch.uint8)
+        elif takes:
+            data = torch.empty(size, dtype=torch.uint8)
+        for first in range(0, size, _PIECE):
+            length = min(size - first, _PIECE)
+            at = first if takes or ring.index == source else 0
+            ring.broadcast(data[at:at + length], source)
+        if takes:
+            if _hash(data) != right:
+                raise errors.error(errors.Code.FAILED, "gradlane: elastic: the state of the training has arrived with "
+                                   "another hash")
+            self._load(data)
+
+    def _saved(self) -> torch.Tensor:
+        file = io.BytesIO()
+        torch.save({
+            "model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(),
+            "others": {name: it.state_dict() for name, it in self._others.items()}, "exponents": self._exponents,
+        }, file)
+        return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
+
+    def _load(self, data: torch.Tensor) -> None:
+        state = torch.load(io.BytesIO(data.numpy()), map_location="cpu", weights_only=True)  # type: ignore[arg-type]
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        for name, it in self._others.items():
+            it.load_state_dict(state["others"][name])
+        self._exponents = state["exponents"]
+
+
+# ---- Private
+
+
+def _split(flat: torch.Tensor, sizes: list[int], words: list[int]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    pieces = list(flat.split([*sizes, *words]))
+    return pieces[:len(sizes)], pieces[len(sizes):]
+
+
+def _exponent(largest: float) -> int:
+    """Returns the least e with largest < 2^e."""
+    if largest == 0:
+        return _ZERO
+    return math.frexp(largest)[1] if math.isfinite(largest) else _NOT_FINITE
+
+
+def _copy_bytes(tensor: torch.Tensor, words: torch.Tensor) -> None:
+    data = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
+    words.view(torch.uint8)[:data.numel()].copy_(data)
+
+
+def _set_bytes(tensor: torch.Tensor, words: torch.Tensor) -> None:
+    size = tensor.numel() * tensor.element_size()
+    data = words.view(torch.uint8)[:size].clone().view(tensor.dtype).view(tensor.shape)
+    tensor.detach().copy_(data)
+
+
+def _hash(data: torch.Tensor) -> int:
+    digest = hashlib.blake2b(data.numpy(), digest_size=8).digest()  # type: ignore[arg-type]
+    return int.from_bytes(digest, "little") >> (64 - _HASH_BITS)

@@ -1,0 +1,205 @@
+"""The ring of one epoch: a daemon that this process starts, its connection, and three collective operations.
+
+The members of an epoch never change, so neither does the configuration of its daemons. A new epoch has new daemons.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import threading
+from typing import Any, Callable, NamedTuple, Sequence
+
+import torch
+
+from ... import errors
+from ..bootstrap import host_info, local_daemon, placement
+from ..engine import Engine
+from ..work import Work
+from .steps import RingFailed
+
+_START_S = 30.0
+PEER_S = 1.0  # timeouts.peer of the daemons: a node that is silent for 3/4 of this time has failed
+
+
+class Card(NamedTuple):
+    """What other members need to know about a process.
+
+    place, network, route, security: as in HostInfo. port, mtu: the UDP port of its next daemon, and the limit of its
+    packets. door: a TCP port at which the process listens while it lives. mark: a word that no other card has.
+    """
+
+    place: str
+    network: str
+    route: str
+    port: int
+    mtu: int
+    door: int
+    security: str
+    mark: str
+
+
+class EpochRing:
+    """The ring of an epoch. Operations are called by one thread; they raise RingFailed. abort() may be called by
+    another.
+
+    index: position of this process among the members. size: number of members. timeout_s: time limit of operations.
+    """
+
+    def __init__(self, epoch: int, index: int, size: int, timeout_s: float, engine: Engine | None = None,
+                 daemon: local_daemon.Started | None = None) -> None:
+        self.epoch, self.index, self.size = epoch, index, size
+        self._timeout_s = timeout_s
+        self._engine, self._daemon = engine, daemon  # None with one member
+        self._aborted = ""
+
+    def gather(self, own: Sequence[int]) -> list[list[int]]:
+        """Returns the rows of all members, in their order. own: this member's row of 64-bit integers, as long as all
+        others."""
+        row = torch.tensor([int(it) for it in own], dtype=torch.int64)
+        if self._engine is None:
+            self._check()
+            return [row.tolist()]
+        rows = list(torch.empty(self.size, row.numel(), dtype=torch.int64))
+        self._run(rows, lambda engine, **options: engine.all_gather(rows, row, **options))
+        return [it.tolist() for it in rows]
+
+    def sum(self, tensor: torch.Tensor, codec: str | None = None) -> None:
+        """Adds the tensors of all members, in place."""
+        self._run(tensor, lambda engine, **options: engine.all_reduce(tensor, codec=codec, **options))
+
+    def broadcast(self, tensor: torch.Tensor, source: int) -> None:
+        """Copies the tensor of the member at position `source` to all members, in place."""
+        self._run(tensor, lambda engine, **options: engine.broadcast(tensor, source, **options))
+
+    def abort(self, reason: str) -> None:
+        """Makes all operations fail, those in flight included, and ends the daemon."""
+        self._aborted = self._aborted or reason
+        if self._engine is not None:
+            self._engine.close(silent=True)
+        if self._daemon is not None:
+            threading.Thread(target=self._daemon.end, name="gradlane-end").start()
+
+    def _check(self) -> None:
+        if self._aborted:
+            raise RingFailed(self._aborted)
+
+    def _run(self, result: Any, start: Callable[..., Any]) -> None:
+        self._check()
+        if self._engine is None:
+            return
+        try:
+            Work(result).begin(lambda result, on_error: start(
+                self._engine, result=result, on_error=on_error, timeout=self._timeout_s)).wait()
+        except errors.BadArgument:
+            raise
+        except (errors.Error, RuntimeError) as reason:
+            raise RingFailed(self._aborted or str(reason)) from None
+
+
+class Ports:
+    """Ports of this process: a TCP port that shows that it lives, and a UDP port that is reserved for its next daemon.
+    """
+
+    def __init__(self) -> None:
+        interface = os.environ.get("GRADLANE_INTERFACE", "")
+        self._route = host_info.of_interface(interface) if interface else (
+            host_info.of_gloo() or host_info.local_address_for())
+        family = socket.AF_INET6 if ":" in self._route else socket.AF_INET
+        self._door = socket.socket(family, socket.SOCK_STREAM)
+        self._door.bind((self._route, 0))
+        self._door.listen()
+        self._door.setblocking(False)
+        self._reserved: socket.socket | None = None
+
+    def card(self) -> str:
+        """Returns this process's card as a text. Its port is reserved until release()."""
+        if self._reserved is None:
+            self._reserved = host_info.free_ports(self._route, 1, not placement.is_loopback(self._route))[0]
+        security = os.environ.get("GRADLANE_SECURITY", "")
+        return json.dumps(Card(
+            host_info.place(), host_info.network(), self._route, self._reserved.getsockname()[1],
+            host_info.mtu_for(self._route), self._door.getsockname()[1], "" if security == "none" else security,
+            secrets.token_hex(8)))
+
+    def release(self) -> None:
+        """Lets the next daemon take the reserved port."""
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
+
+    def answer(self) -> None:
+        """Accepts the connections of members that look whether this process lives."""
+        with contextlib.suppress(OSError):
+            while True:
+                self._door.accept()[0].close()
+
+    def close(self) -> None:
+        """Closes all ports."""
+        self.release()
+        self._door.close()
+
+
+def read(card: str) -> Card:
+    """Returns the card from the result of Ports.card()."""
+    return Card(*json.loads(card))
+
+
+def lives(card: Card, limit_s: float) -> bool:
+    """Returns whether the process with this card lives, as far as this process can reach it within `limit_s`. A stopped
+    process lives."""
+    try:
+        socket.create_connection((card.route, card.door), limit_s).close()
+    except OSError:
+        return False
+    return True
+
+
+def start(epoch: int, cards: Sequence[Card], index: int, timeout_s: float,
+          exchange_keys: Callable[[str], Sequence[str]]) -> EpochRing:
+    """Starts this member's daemon and connects to it. Other members may not have started theirs.
+
+    cards: cards of all members, in their order. index: position of this process among them. timeout_s: time limit of
+    operations. exchange_keys: gets this daemon's public key, and returns those of all members. Raises RingFailed if
+    another attempt may succeed, and NoDaemon otherwise.
+    """
+    size = len(cards)
+    if size == 1:
+        return EpochRing(epoch, index, size, timeout_s)
+    places = {place: number for number, place in enumerate(dict.fromkeys(card.place for card in cards))}
+    plan = placement.DaemonPlacement(1, tuple(places[card.place] for card in cards), cards[0].security)
+    ends = [placement.Endpoint(card.route, card.port, card.mtu) for card in cards]
+    words = ["--nodes", ",".join(map(str, ends)), "--rank", str(index)]
+    for setting in [*placement.settings(plan, _mtu(plan, cards)), f"timeouts.peer={PEER_S:g}s"]:
+        words += ["--set", setting]
+    daemon = None
+    try:
+        placement.check(plan, ends, [card.network for card in cards])
+        daemon = local_daemon.Started(words, [os.getpid()], plan.secured)
+        if plan.secured:
+            daemon.tell_keys(exchange_keys(daemon.public_key(_START_S)))
+        daemon.wait_until_ready(_START_S)
+        engine = Engine.open_subgroup(daemon.socket, index)
+    except Exception as reason:
+        if daemon is not None:
+            daemon.end()
+        if isinstance(reason, (placement.PlacementError, local_daemon.CannotStart)) and not isinstance(
+                reason, local_daemon.PortsInUse):
+            raise errors.error(errors.Code.NO_DAEMON, f"gradlane: elastic: no daemon for this process: {reason}") from None
+        if isinstance(reason, (errors.Error, local_daemon.PortsInUse)):
+            raise RingFailed(str(reason)) from None
+        raise
+    return EpochRing(epoch, index, size, timeout_s, engine, daemon)
+
+
+# ---- Private
+
+
+def _mtu(plan: placement.DaemonPlacement, cards: Sequence[Card]) -> int:
+    """Returns the MTU of an epoch's packets. Paths are not probed, so it is that of most networks, unless all members
+    are on one machine, or the user has given another."""
+    mtu = min(card.mtu for card in cards)
+    return mtu if plan.alone or host_info.mtu_is_given() else min(mtu, host_info.USUAL_MTU)

@@ -1,0 +1,148 @@
+"""Elastic trainings: nodes die, leave and join, and the result has the bits of a training that nobody disturbed.
+
+    training = gradlane.torch.elastic(model, optimizer, shards=8, store="tcp://HOST:29400", nodes=2)
+    for step in training.steps(1000):
+        for shard in step:
+            loss = model(*batch(step.number, shard)).mean()
+            loss.backward()
+
+See docs/elastic.md.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any, Callable, Iterator, Mapping
+
+import torch
+
+from ... import _arguments, errors
+from .agent import Agent
+from .gradients import Gradients
+from .steps import Steps
+from .store import connect
+
+_STORE_S = 30.0
+_MOST_SHARDS = 1024
+
+
+class Step:
+    """A step. Iterate over it: it yields the shards that this process must compute. Each is an int from 0 on, below
+    `shards`. The step is complete, and the optimizer has run, when the iteration ends."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self.complete = False
+
+    @property
+    def number(self) -> int:
+        """The number of the step, from 0 on. It may grow when an iteration begins: a process that joins takes over the
+        state of the others."""
+        return self._steps.step
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self._steps.run_step()
+        self.complete = True
+
+
+class Training:
+    """An elastic training, made by elastic(). Use it in one thread."""
+
+    def __init__(self, agent: Agent, steps: Steps) -> None:
+        self._agent, self._steps = agent, steps
+        atexit.register(self.close)
+
+    @property
+    def step(self) -> int:
+        """The number of steps that are complete."""
+        return self._steps.step
+
+    @property
+    def ended(self) -> bool:
+        """Whether this process has left the training, after leave() or a signal."""
+        return self._steps.ended
+
+    def steps(self, until: int) -> Iterator[Step]:
+        """Yields steps until `until` steps are complete on all members, or this process has left.
+
+        The caller must iterate over each step to its end. Raises OperationFailed if the store cannot be reached while
+        the members change, a gradient is not finite, or this process computes other bits than the others.
+        """
+        _arguments.whole("until", until, 0, 1 << 40)
+        while self._steps.step < until and not self._steps.ended:
+            step = Step(self._steps)
+            yield step
+            if not step.complete:
+                raise errors.bad_argument("gradlane: elastic: iterate over each step to its end")
+        self._steps.finish()
+
+    def leave(self) -> None:
+        """Makes this process leave after the current step. The others go on. A signal handler may call it."""
+        self._steps.leaving = True
+
+    def close(self) -> None:
+        """Leaves the training now. The process calls it at its end."""
+        atexit.unregister(self.close)
+        self._steps.close()
+        self._agent.close()
+
+
+def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards: int, store: str | None = None,
+            name: str | None = None, nodes: int | None = None, codec: str | None = None,
+            state: Mapping[str, Any] | None = None, seed: int = 0, timeout: float = 1800.0) -> Training:
+    """Returns an elastic training of a model on the CPU.
+
+    - shards: number of shards of each step's data, 1 to 1024. It is fixed for the life of the training. Gradients are
+      the mean over the shards, as with that many ranks of DistributedDataParallel.
+    - store: store in which processes agree on the members: tcp://HOST:PORT or etcd://HOST:PORT. None: value of
+      GRADLANE_STORE.
+    - name: name of the training in the store. None: value of GRADLANE_TRAINING, or "training".
+    - nodes: number of processes that start the training. Others join later. None: value of GRADLANE_NODE_COUNT, or 1.
+    - codec: None: gradients are rounded about as finely as float32 rounds the largest of their parameter. "fixed:rel=B":
+      they are rounded to 2^-B of the largest, and travel compressed.
+    - state: further objects that processes take over when they join, by name, such as a learning rate scheduler. They
+      have state_dict() and load_state_dict().
+    - seed: of the random numbers of each shard. torch.manual_seed() is called before each shard.
+    - timeout: seconds that members wait for each other in one operation, such as for a slow shard.
+
+    SIGTERM makes the process leave after the current step. Raises BadArgument, and OperationFailed if the store cannot
+    be reached.
+    """
+    shards = _arguments.whole("shards", shards, 1, _MOST_SHARDS)
+    url = store or os.environ.get("GRADLANE_STORE", "")
+    if not url:
+        raise errors.bad_argument("gradlane: elastic: no store: give store=, or set GRADLANE_STORE, to tcp://HOST:PORT or "
+                                  "etcd://HOST:PORT")
+    count = nodes if nodes is not None else int(os.environ.get("GRADLANE_NODE_COUNT", "1"))
+    founders = _arguments.whole("nodes", count, 1, 256)
+    job = name or os.environ.get("GRADLANE_TRAINING", "training")
+    gradients = Gradients(model, optimizer, state or {}, shards, _bits(codec), seed)
+    agent = Agent(connect(url, job), founders, _arguments.seconds("timeout", timeout), _STORE_S)
+    training = Training(agent, Steps(agent, gradients, shards))  # type: ignore[arg-type]
+    if threading.current_thread() is threading.main_thread():
+        _leave_at_sigterm(training)
+    return training
+
+
+def _bits(codec: str | None) -> int | None:
+    if codec is None:
+        return None
+    word, _, digits = codec.partition("=")
+    if word != "fixed:rel" or not digits.isdecimal():
+        raise errors.bad_argument(f"gradlane: elastic: codec {codec!r}, allowed: None, or fixed:rel=B")
+    return int(digits)
+
+
+def _leave_at_sigterm(training: Training) -> None:
+    previous: Any = signal.getsignal(signal.SIGTERM)
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        training.leave()
+        if callable(previous):
+            previous(number, frame)
+
+    signal.signal(signal.SIGTERM, leave)

@@ -19,6 +19,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 from . import backend
+from .elastic import elastic
 from .engine import Engine
 from .fsdp import fsdp
 from .hook import State, hook
@@ -31,8 +32,8 @@ from .default_options import hash_results, results_hash, use_codec, use_strategy
 from .spans import Spans
 
 __all__ = [
-    "Engine", "Spans", "State", "check_replicas", "empty", "environment", "explain", "fsdp", "hash_results", "hook",
-    "hsdp", "init", "profile", "results_hash", "use_codec", "use_strategy", "zeros",
+    "Engine", "Spans", "State", "check_replicas", "elastic", "empty", "environment", "explain", "fsdp", "hash_results",
+    "hook", "hsdp", "init", "profile", "results_hash", "use_codec", "use_strategy", "zeros",
 ]
 
 backend.register()

@@ -1,4 +1,4 @@
-"""The membership of this process: a thread that follows the agreement, starts daemons, and looks whether others live."""
+"""Membership of this process: a thread follows the agreement, starts daemons, and looks whether others live."""
 
 from __future__ import annotations
 
@@ -252,4 +252,5 @@ class Agent:
 
 
 def _members(ids: Sequence[int]) -> str:
-    return f"1 member, process {ids[0]}" if len(ids) == 1 else f"{len(ids)} members, processes {', '.join(map(str, ids))}"
+    listed = ", ".join(map(str, ids))
+    return f"1 member, process {listed}" if len(ids) == 1 else f"{len(ids)} members, processes {listed}"

@@ -37,7 +37,7 @@ Request = Union[Get, Create]
 
 
 class Phase(enum.Enum):
-    """What a process does now."""
+    """State of a process."""
 
     JOIN = "asks for an id"
     FOUND = "looks for the first members"
@@ -80,7 +80,7 @@ class Agreement:
         self.known: frozenset[int] = frozenset()  # ids that were members in any epoch
         self.reports: dict[int, Report] = {}
         self.excluded: frozenset[int] = frozenset()  # members of `epoch` that the caller does not wait for
-        self.joining: dict[int, str] = {}  # cards of processes that the next record shall have, by id
+        self.joining: dict[int, str] = {}  # cards of processes that join with the next record, by id
         self.leaving = False
         self.called = False
         self._asked = 0  # in phase FOUND: latest id; in phase COLLECT: index of the key that is asked for next

@@ -1,4 +1,4 @@
-"""Sums of gradients whose bits do not depend on the members: each shard is rounded to integers before anything is added.
+"""Sums of gradients whose bits do not depend on the members: shards are rounded to integers before they are added.
 
 A parameter's gradient g of one shard becomes round(g * 2^k). The exponent k is the same for all shards of a step. It
 follows from the largest gradient of the parameter in the step before, over all shards, and is checked with those of
@@ -49,8 +49,9 @@ class Gradients:
         self._names = [name for name, it in model.named_parameters() if it.requires_grad]
         bad = next((name for name, it in zip(self._names, self._parameters) if not it.is_floating_point()), None)
         if not self._parameters or bad is not None:
-            raise errors.bad_argument("gradlane: elastic: the model has no parameters that need gradients" if bad is None
-                                      else f"gradlane: elastic: parameter {bad} is not of a floating type")
+            raise errors.bad_argument("gradlane: elastic: " + (
+                "the model has no parameters that need gradients" if bad is None else
+                f"parameter {bad} is not of a floating type"))
         # The integers of a shard are at most 2^_limit. Exponents are chosen so that they are about 2^_aim.
         self._coded = bits is not None
         self._limit = (_FLOAT_BITS if self._coded else _INT_BITS) - (shards - 1).bit_length()
@@ -58,8 +59,8 @@ class Gradients:
         self._shrink = _REL_SHRINK if self._coded else _SHRINK
         if bits is not None:
             if not 1 <= bits <= min(self._aim, _MOST_BITS):
-                raise errors.bad_argument(f"gradlane: elastic: codec fixed:rel={bits}: allowed with {shards} shards: 1 to "
-                                          f"{min(self._aim, _MOST_BITS)}")
+                raise errors.bad_argument(f"gradlane: elastic: codec fixed:rel={bits}: with {shards} shards, B must be "
+                                          f"1 to {min(self._aim, _MOST_BITS)}")
             self._aim = bits
         self._exponents = self._next = [self._aim] * len(self._parameters)
         sizes = [it.numel() for it in self._parameters]
@@ -134,7 +135,8 @@ class Gradients:
         largest = [max(column) for column in zip(*facts)]
         bad = next((name for name, exponent in zip(self._names, largest) if exponent == _NOT_FINITE), None)
         if bad is not None:
-            raise errors.error(errors.Code.FAILED, f"gradlane: elastic: the gradient of parameter {bad} has a NaN or Inf")
+            raise errors.error(errors.Code.FAILED, f"gradlane: elastic: the gradient of parameter {bad} has a NaN or "
+                               "Inf")
         fits = True
         self._next = []
         for exponent, used in zip(largest, self._exponents):

@@ -26,7 +26,7 @@ PEER_S = 1.0  # timeouts.peer of the daemons: a node that is silent for 3/4 of t
 
 
 class Card(NamedTuple):
-    """What other members need to know about a process.
+    """Facts about a process that other members need.
 
     place, network, route, security: as in HostInfo. port, mtu: the UDP port of its next daemon, and the limit of its
     packets. door: a TCP port at which the process listens while it lives. mark: a word that no other card has.
@@ -188,7 +188,8 @@ def start(epoch: int, cards: Sequence[Card], index: int, timeout_s: float,
             daemon.end()
         if isinstance(reason, (placement.PlacementError, local_daemon.CannotStart)) and not isinstance(
                 reason, local_daemon.PortsInUse):
-            raise errors.error(errors.Code.NO_DAEMON, f"gradlane: elastic: no daemon for this process: {reason}") from None
+            text = f"gradlane: elastic: this process has no daemon: {reason}"
+            raise errors.error(errors.Code.NO_DAEMON, text) from None
         if isinstance(reason, (errors.Error, local_daemon.PortsInUse)):
             raise RingFailed(str(reason)) from None
         raise

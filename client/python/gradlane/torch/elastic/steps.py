@@ -13,7 +13,7 @@ computes as well, and the hashes must be equal before its contributions count.
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, NamedTuple, Protocol, Sequence
+from typing import Iterator, NamedTuple, Protocol, Sequence
 
 from ... import errors
 
@@ -55,7 +55,7 @@ class Membership(Protocol):
 
 
 class Model(Protocol):
-    """What is trained. All members of a ring call the functions that have a ring; these raise RingFailed."""
+    """A model in training. All members of a ring call the functions that have a ring; these raise RingFailed."""
 
     def start_step(self) -> None:
         """Drops this member's contributions."""
@@ -86,9 +86,11 @@ class Model(Protocol):
 
 
 class _Row(NamedTuple):
-    """What members compare at the start of an epoch. version: number of completed steps, times ATTEMPTS, plus the number
-    of the attempt; _FOUNDER or _JOINER without a state. proven: whether its arithmetic was found equal. held: shards in
-    its contributions."""
+    """A member's facts, which members compare at the start of an epoch.
+
+    version: number of completed steps, times ATTEMPTS, plus the number of the attempt; _FOUNDER or _JOINER without a
+    state. proven: whether its arithmetic was found equal. held: shards in its contributions.
+    """
 
     version: int
     proven: bool
@@ -200,8 +202,8 @@ class Steps:
         self._model.start_step()
 
     def _assign(self, ring: Ring, held: Sequence[frozenset[int]], may: Sequence[bool], proven: Sequence[bool]) -> None:
-        """Assigns each shard that no member holds to the member with the fewest, of those that may compute some. Shard 0
-        goes to a proven member."""
+        """Assigns each shard that no member holds to the member with the fewest, of those that may compute some. A
+        proven member gets shard 0."""
         loads = {index: len(shards) for index, shards in enumerate(held) if may[index]}
         self._mine = []
         for shard in sorted(set(range(self.shards)).difference(*held)):
@@ -265,8 +267,8 @@ class Steps:
         wrong = [index for index, new in enumerate(self._trial) if new and rows[index][3] != right]
         if ring.index in wrong:
             self._leave("computes other bits", for_good=True)
-            raise errors.error(errors.Code.FAILED, "gradlane: this process computes other gradients of shard 0 than the "
-                               "other members, by some bits; use the same CPU type, versions and number of threads, and "
+            raise errors.error(errors.Code.FAILED, "gradlane: elastic: this process computes other bits for shard 0 "
+                               "than the other members; use the same type of CPU, versions and number of threads, and "
                                "torch.use_deterministic_algorithms(True)")
         if wrong:
             raise RingFailed("a new member computes other bits")

@@ -1,6 +1,6 @@
 """Stores for the agreement of an elastic training: PyTorch's TCPStore, and etcd.
 
-    python3 -m gradlane.torch.elastic.store 0.0.0.0:29400     # serves a TCPStore until it is ended
+    python3 -m gradlane.torch.elastic.store 0.0.0.0:29400    # serves a TCPStore until it is ended
 
 A training ends if its store is lost. A TCPStore is lost with its process. An etcd cluster is lost if it has no majority.
 """

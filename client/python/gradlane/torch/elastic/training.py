@@ -16,7 +16,7 @@ import os
 import signal
 import threading
 from types import FrameType
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Iterator, Mapping
 
 import torch
 
@@ -102,8 +102,8 @@ def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards:
       GRADLANE_STORE.
     - name: name of the training in the store. None: value of GRADLANE_TRAINING, or "training".
     - nodes: number of processes that start the training. Others join later. None: value of GRADLANE_NODE_COUNT, or 1.
-    - codec: None: gradients are rounded about as finely as float32 rounds the largest of their parameter. "fixed:rel=B":
-      they are rounded to 2^-B of the largest, and travel compressed.
+    - codec: None: gradients are rounded about as finely as float32 rounds the largest of their parameter.
+      "fixed:rel=B": they are rounded to 2^-B of the largest, and travel compressed.
     - state: further objects that processes take over when they join, by name, such as a learning rate scheduler. They
       have state_dict() and load_state_dict().
     - seed: of the random numbers of each shard. torch.manual_seed() is called before each shard.
@@ -113,15 +113,18 @@ def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards:
     be reached.
     """
     shards = _arguments.whole("shards", shards, 1, _MOST_SHARDS)
-    url = store or os.environ.get("GRADLANE_STORE", "")
+    url = os.environ.get("GRADLANE_STORE", "") if store is None else store
     if not url:
-        raise errors.bad_argument("gradlane: elastic: no store: give store=, or set GRADLANE_STORE, to tcp://HOST:PORT or "
-                                  "etcd://HOST:PORT")
-    count = nodes if nodes is not None else int(os.environ.get("GRADLANE_NODE_COUNT", "1"))
-    founders = _arguments.whole("nodes", count, 1, 256)
+        raise errors.bad_argument("gradlane: elastic: there is no store: set store=, or GRADLANE_STORE, to "
+                                  "tcp://HOST:PORT or etcd://HOST:PORT")
+    named = os.environ.get("GRADLANE_NODE_COUNT", "1")
+    if nodes is None and not named.isdecimal():
+        raise errors.bad_argument(f"gradlane: elastic: GRADLANE_NODE_COUNT={named} is not a number")
+    founders = _arguments.whole("nodes", int(named) if nodes is None else nodes, 1, 256)
     job = name or os.environ.get("GRADLANE_TRAINING", "training")
+    limit = _arguments.seconds("timeout", timeout)
     gradients = Gradients(model, optimizer, state or {}, shards, _bits(codec), seed)
-    agent = Agent(connect(url, job), founders, _arguments.seconds("timeout", timeout), _STORE_S)
+    agent = Agent(connect(url, job), founders, limit, _STORE_S)
     training = Training(agent, Steps(agent, gradients, shards))  # type: ignore[arg-type]
     if threading.current_thread() is threading.main_thread():
         _leave_at_sigterm(training)

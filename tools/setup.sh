@@ -35,8 +35,8 @@ test_packages=(
   # programs in a terminal; systemd-analyze for the service's unit; the dissector; objdump, to see where instructions
   # are
   tmux systemd tshark binutils
-  # the calls of daemons
-  strace
+  # the calls of daemons; a store for elastic trainings
+  strace etcd-server
   # format, types, style and spelling
   clang-format mypy python3-flake8 codespell
 )
@@ -62,8 +62,8 @@ policy=/usr/sbin/policy-rc.d
 made_policy=false
 trap 'rm -f "$log"; ! $made_policy || rm -f "$policy"' EXIT
 
-# Some packages start services that nobody wants here, as prometheus does. Package scripts ask this program first, and
-# its exit status 101 says no.
+# Some packages start services that nobody wants here, as prometheus and etcd-server do. Package scripts ask this program
+# first, and its exit status 101 says no.
 start_no_services() {
   [ ! -e "$policy" ] || return 0
   made_policy=true
@@ -119,9 +119,10 @@ install_packages() {
     echo "tools/setup.sh: apt-get could not install the packages above (gradlane is made for Debian 12)" >&2
     exit 1
   fi
-  # The service must not start at the next boot either.
-  if [ -d /run/systemd/system ] && [[ " ${missing[*]} " == *" prometheus "* ]]; then
-    systemctl disable --quiet prometheus.service || true
+  # The services must not start at the next boot either.
+  if [ -d /run/systemd/system ]; then
+    [[ " ${missing[*]} " != *" prometheus "* ]] || systemctl disable --quiet prometheus.service || true
+    [[ " ${missing[*]} " != *" etcd-server "* ]] || systemctl disable --quiet etcd.service || true
   fi
 }
 

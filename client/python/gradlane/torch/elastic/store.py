@@ -1,26 +1,34 @@
 """Stores for the agreement of an elastic training: PyTorch's TCPStore, and etcd.
 
-    python3 -m gradlane.torch.elastic.store 0.0.0.0:29400    # serves a TCPStore until it is ended
-
-A training ends if its store is lost. A TCPStore is lost with its process. An etcd cluster is lost if it has no majority.
+A training ends if its store is lost. A TCPStore is lost with its process. An etcd cluster is lost if it has no majority
+or loses its data. A store that comes back without its data is lost too.
 """
 
 from __future__ import annotations
 
 import base64
+import concurrent.futures
 import datetime
+import functools
 import http.client
 import json
-import signal
-import sys
-from typing import Any, Protocol
+import queue
+import re
+import socket
+import threading
+import urllib.parse
+import uuid
+from typing import Any, Callable, NamedTuple, Protocol, Sequence, TypeVar
 
 import torch.distributed as dist
 
 from ... import errors
 
+_T = TypeVar("_T")
 _TIMEOUT_S = 10.0  # of one request
-_SCHEMES = "tcp://HOST:PORT for a TCPStore, etcd://HOST:PORT for etcd"
+_MOST_LATE = 16  # threads that wait for answers of a stopped server
+_MARK = "mark"  # a key that the first process creates
+_URLS = "tcp://HOST:PORT for a TCPStore, etcd://HOST:PORT,HOST:PORT,... for etcd, with [ADDRESS] for IPv6"
 
 
 class StoreFailed(Exception):
@@ -37,121 +45,258 @@ class Store(Protocol):
         """Creates the key unless it exists, and returns the value that it has afterwards."""
 
 
-def connect(url: str, job: str) -> Store:
-    """Returns the store at the URL: tcp://HOST:PORT or etcd://HOST:PORT.
+class Place(NamedTuple):
+    """The address of a server."""
 
-    job: name of the training; trainings with different names can share a store. Raises BadArgument for any other URL.
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def place(text: str, lowest_port: int = 1) -> Place:
+    """Returns the place that HOST:PORT names, or [ADDRESS]:PORT for IPv6. Raises ValueError."""
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([\w.-]+)):([0-9]{1,5})", text)
+    if found is None or not lowest_port <= int(found[3]) <= 65535:
+        raise ValueError(f"{text!r} is no HOST:PORT")
+    return Place(found[1] or found[2], int(found[3]))
+
+
+def connect(url: str, job: str) -> Store:
+    """Returns the store at the URL: tcp://HOST:PORT, or etcd://HOST:PORT,HOST:PORT,... with any nodes of the cluster.
+
+    It connects at the first request. A request fails after 10 s at the latest. job: name of the training; trainings
+    with different names can share a store. Raises BadArgument for any other URL.
     """
-    scheme, _, place = url.partition("://")
-    host, _, port = place.rpartition(":")
-    if scheme not in ("tcp", "etcd") or not host or not port.isdecimal():
-        raise errors.bad_argument(f"gradlane: store {url!r}: this is no store, allowed: {_SCHEMES}")
-    host = host.strip("[]")
-    return TcpStore(host, int(port), job) if scheme == "tcp" else EtcdStore(host, int(port), job)
+    scheme, _, names = url.partition("://")
+    try:
+        if scheme not in ("tcp", "etcd"):
+            raise ValueError("this is no store")
+        places = [place(name) for name in names.split(",")]
+        if scheme == "tcp" and len(places) > 1:
+            raise ValueError("a TCPStore has one server")
+    except ValueError as reason:
+        raise errors.bad_argument(f"gradlane: store {url!r}: {reason}; allowed: {_URLS}") from None
+    name = urllib.parse.quote(job, safe="", errors="surrogateescape")  # without "/"
+    if scheme == "tcp":
+        return LimitedStore(url, functools.partial(TcpStore, places[0], name))
+    return LimitedStore(url, functools.partial(EtcdStore, places, name))
+
+
+class LimitedStore:
+    """A store that answers or fails within 10 s, and that fails once it has lost its data.
+
+    PyTorch waits without end for a server that has stopped. So a thread executes the requests, and another thread takes
+    its place if it does not end.
+    """
+
+    def __init__(self, url: str, connect_to: Callable[[], Store]) -> None:
+        self._url, self._connect_to = url, connect_to
+        self._mark = ""  # value of the store's key _MARK, once it is known
+        self._worker: _Worker | None = None
+        self._late: list[_Worker] = []
+
+    def __del__(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+
+    def get(self, key: str) -> str | None:
+        """Returns the value of a key, or None if there is none."""
+        return self._run(lambda store: store.get(key))
+
+    def create(self, key: str, value: str) -> str:
+        """Creates the key unless it exists, and returns the value that it has afterwards."""
+        return self._run(lambda store: store.create(key, value))
+
+    def _run(self, request: Callable[[Store], _T]) -> _T:
+        self._late = [it for it in self._late if it.is_alive()]
+        if len(self._late) >= _MOST_LATE:
+            self._late[0].join(_TIMEOUT_S)
+            raise self._silent()
+        worker = self._worker = self._worker or _Worker(self._url, self._connect_to, self._mark)
+        try:
+            result = worker.submit(request).result(_TIMEOUT_S)
+        except concurrent.futures.TimeoutError:
+            worker.end()
+            self._late.append(worker)
+            self._worker = None
+            raise self._silent() from None
+        self._mark = worker.mark
+        return result
+
+    def _silent(self) -> StoreFailed:
+        return StoreFailed(f"the store {self._url} does not answer within {_TIMEOUT_S:g} s")
+
+
+class _Worker(threading.Thread):
+    """A thread that connects to a store and executes requests. mark: value of the store's key _MARK, or "" if that is
+    not known."""
+
+    def __init__(self, url: str, connect_to: Callable[[], Store], mark: str) -> None:
+        super().__init__(name="gradlane-store", daemon=True)
+        self.mark = mark
+        self._url, self._connect_to = url, connect_to
+        self._store: Store | None = None
+        self._requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.start()
+
+    def submit(self, request: Callable[[Store], _T]) -> concurrent.futures.Future[_T]:
+        """Executes the request after those before it."""
+        future: concurrent.futures.Future[_T] = concurrent.futures.Future()
+        self._requests.put(lambda: self._execute(request, future))
+        return future
+
+    def end(self) -> None:
+        """Ends the thread after its latest request."""
+        self._requests.put(None)
+
+    def run(self) -> None:
+        """Executes requests until end()."""
+        while (execute := self._requests.get()) is not None:
+            execute()
+
+    def _execute(self, request: Callable[[Store], _T], future: concurrent.futures.Future[_T]) -> None:
+        try:
+            self._store = self._store or self._connect()
+            future.set_result(request(self._store))
+        except Exception as reason:
+            self._store = None  # the next request connects again
+            future.set_exception(reason.with_traceback(None))  # which would keep the future, and this the store
+
+    def _connect(self) -> Store:
+        store = self._connect_to()
+        mark = store.create(_MARK, uuid.uuid4().hex)
+        if mark != (self.mark or mark):
+            raise StoreFailed(f"the store {self._url} has lost the data of this training; start another one")
+        self.mark = mark
+        return store
 
 
 class TcpStore:
-    """A TCPStore that another process serves, for example the agent of a torchrun."""
+    """A connection to a TCPStore that another process serves, for example the agent of a torchrun. Raises StoreFailed
+    if there is none."""
 
-    def __init__(self, host: str, port: int, job: str) -> None:
-        self._place, self._job = (host, port), job
-        self._store: dist.Store | None = None
+    def __init__(self, server: Place, job: str) -> None:
+        self._server = server
+        try:
+            # PyTorch would repeat this for some seconds, and print each failure.
+            socket.create_connection(server, _TIMEOUT_S).close()
+            store = dist.TCPStore(server.host, server.port, None, False, datetime.timedelta(seconds=_TIMEOUT_S),
+                                  wait_for_workers=False)
+        except (OSError, RuntimeError, ValueError, MemoryError) as reason:
+            raise self._failed(reason) from None
+        self._store = dist.PrefixStore(f"gradlane elastic {job}", store)
 
     def get(self, key: str) -> str | None:
         """Returns the value of a key, or None if there is none."""
         try:
-            store = self._connected()
-            return store.get(key).decode() if store.check([key]) else None
-        except RuntimeError as reason:
+            return _text(self._store.get(key)) if self._store.check([key]) else None
+        except (RuntimeError, ValueError, MemoryError) as reason:
             raise self._failed(reason) from None
 
     def create(self, key: str, value: str) -> str:
         """Creates the key unless it exists, and returns the value that it has afterwards."""
         try:
-            return str(self._connected().compare_set(key, "", value).decode())
-        except RuntimeError as reason:
+            return _text(self._store.compare_set(key, "", "=" + value))
+        except (RuntimeError, ValueError, MemoryError) as reason:
             raise self._failed(reason) from None
 
-    def _connected(self) -> dist.Store:
-        if self._store is None:
-            host, port = self._place
-            store = dist.TCPStore(host, port, None, False, datetime.timedelta(seconds=_TIMEOUT_S),
-                                  wait_for_workers=False)
-            self._store = dist.PrefixStore(f"gradlane elastic {self._job}", store)
-        return self._store
+    def _failed(self, reason: Exception) -> StoreFailed:
+        return StoreFailed(f"the TCPStore at {self._server}: {_line(reason)}")
 
-    def _failed(self, reason: RuntimeError) -> StoreFailed:
-        self._store = None  # the next request connects again
-        host, port = self._place
-        return StoreFailed(f"the TCPStore at {host}:{port}: {str(reason).splitlines()[0]}")
+
+def _text(stored: bytes) -> str:
+    """Returns a value of a TCPStore without its prefix. It has one because compare_set() replaces empty values."""
+    text = stored.decode()
+    if not text.startswith("="):
+        raise ValueError(f"another program has set a value: {text[:200]!r}")
+    return text[1:]
 
 
 class EtcdStore:
-    """etcd 3.3 or newer, through its JSON gateway."""
+    """A connection to etcd 3.4 or newer, through its JSON gateway, without TLS.
 
-    def __init__(self, host: str, port: int, job: str) -> None:
-        self._place, self._prefix = (host, port), f"gradlane/{job}/"
-        self._connection: http.client.HTTPConnection | None = None
+    nodes: some nodes of the cluster. A request that fails is sent to the next of them.
+    """
+
+    def __init__(self, nodes: Sequence[Place], job: str) -> None:
+        self._nodes, self._prefix = list(nodes), f"gradlane/{job}/"
+        self._connection: http.client.HTTPConnection | None = None  # to the first of the nodes
+
+    def __del__(self) -> None:
+        self._disconnect()
 
     def get(self, key: str) -> str | None:
         """Returns the value of a key, or None if there is none."""
-        return self._value(self._ask("range", {"key": self._name(key)}))
+        name = self._name(key)
+        return self._ask("range", {"key": name}, lambda answer: _found(answer, name))
 
     def create(self, key: str, value: str) -> str:
         """Creates the key unless it exists, and returns the value that it has afterwards."""
         name = self._name(key)
-        answer = self._ask("txn", {
+
+        def read(answer: Any) -> str:
+            if answer.get("succeeded") is True:
+                return value
+            found = _found(answer["responses"][0]["response_range"], name)
+            if found is None:
+                raise ValueError("the value is missing")
+            return found
+
+        return self._ask("txn", {
             "compare": [{"key": name, "target": "CREATE", "create_revision": "0"}],
             "success": [{"request_put": {"key": name, "value": _coded(value)}}],
             "failure": [{"request_range": {"key": name}}],
-        })
-        if answer.get("succeeded"):
-            return value
-        found = self._value(answer["responses"][0]["response_range"])
-        assert found is not None
-        return found
+        }, read)
 
     def _name(self, key: str) -> str:
         return _coded(self._prefix + key)
 
-    def _ask(self, method: str, body: dict[str, Any]) -> dict[str, Any]:
-        host, port = self._place
-        try:
-            if self._connection is None:
-                self._connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
-            self._connection.request("POST", f"/v3/kv/{method}", json.dumps(body))
-            response = self._connection.getresponse()
-            text = response.read()
-            if response.status != http.client.OK:
-                raise StoreFailed(f"etcd at {host}:{port}: {response.status} {response.reason}: {text[:200]!r}")
-            answer: dict[str, Any] = json.loads(text)
-            return answer
-        except (OSError, http.client.HTTPException, ValueError) as reason:
-            self._connection = None
-            raise StoreFailed(f"etcd at {host}:{port}: {reason}") from None
+    def _ask(self, method: str, body: dict[str, Any], read: Callable[[Any], _T]) -> _T:
+        failures = []
+        for node in tuple(self._nodes):
+            try:
+                return read(json.loads(self._post(node, f"/v3/kv/{method}", json.dumps(body))))
+            except (OSError, http.client.HTTPException, AttributeError, LookupError, RecursionError, TypeError,
+                    ValueError) as reason:
+                failures.append(f"etcd at {node}: {_line(reason)}")
+                self._disconnect()
+                self._nodes.append(self._nodes.pop(0))
+        raise StoreFailed("; ".join(failures))
 
-    @staticmethod
-    def _value(answer: dict[str, Any]) -> str | None:
-        found = answer.get("kvs")
-        return base64.b64decode(found[0].get("value", "")).decode() if found else None
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _post(self, node: Place, path: str, body: str) -> bytes:
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection(*node, timeout=_TIMEOUT_S / len(self._nodes))
+        self._connection.request("POST", path, body)
+        response = self._connection.getresponse()
+        text = response.read()
+        if response.status != http.client.OK:
+            raise ValueError(f"{response.status} {response.reason}: {text[:200]!r}")
+        return text
+
+
+def _found(answer: Any, name: str) -> str | None:
+    """Returns the value of the key with this name in an answer of etcd, or None if there is none."""
+    if answer["header"]["revision"] and "kvs" not in answer:
+        return None
+    found = answer["kvs"][0]
+    if found["key"] != name:
+        raise ValueError("this is another key")
+    return base64.b64decode(found.get("value", ""), validate=True).decode()
 
 
 def _coded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def main() -> None:
-    """Serves a TCPStore at HOST:PORT, the only argument, until SIGINT or SIGTERM."""
-    place = sys.argv[1] if len(sys.argv) == 2 else ""
-    host, _, port = place.rpartition(":")
-    if not host or not port.isdecimal():
-        sys.exit("usage: python3 -m gradlane.torch.elastic.store HOST:PORT (serves the store of elastic trainings)")
-    stopped = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stopped)
-    store = dist.TCPStore(host.strip("[]"), int(port), None, True, wait_for_workers=False)
-    print(f"the store is tcp://{host}:{store.port}", flush=True)
-    signal.sigwait(stopped)
-
-
-if __name__ == "__main__":
-    main()
+def _line(reason: Exception) -> str:
+    """Returns the first line of the exception's text, after its type if the text alone says little."""
+    text = next(iter(str(reason).splitlines()), "")
+    clear = text and isinstance(reason, (OSError, RuntimeError, ValueError))
+    return text if clear else f"{type(reason).__name__}: {text}"

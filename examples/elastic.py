@@ -1,7 +1,7 @@
 """Trains while nodes die, leave and join. It prints the same hash of weights, whatever happens and on any number of
 nodes.
 
-The store:   python3 -m gradlane.torch.elastic.store 0.0.0.0:29400
+The store:   python3 -m gradlane.torch.elastic.serve_store 0.0.0.0:29400
 Each node:   GRADLANE_STORE=tcp://HOST:29400 GRADLANE_NODE_COUNT=2 python3 elastic.py
              (the same command on two nodes, and later on others; HOST is where the store runs)
 

@@ -95,7 +95,7 @@ class Elastic(unittest.TestCase):
                 assert node.process.stdout.readline() == "ready\n"
             cls.port = free_port()
             store = subprocess.Popen(
-                cls.network.command(NODES, sys.executable, "-m", "gradlane.torch.elastic.store", f"0.0.0.0:{cls.port}"),
+                cls.network.command(NODES, sys.executable, "-m", "gradlane.torch.elastic.serve_store", f"0.0.0.0:{cls.port}"),
                 stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "client/python")})
             stack.callback(store.wait)
             stack.callback(store.kill)

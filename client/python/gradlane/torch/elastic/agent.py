@@ -26,11 +26,12 @@ _KEYS_S = 10.0
 class Agent:
     """This process's membership of a training. Public functions are for one thread.
 
-    founders: number of processes that start the training. timeout_s: time limit of operations. store_s: how long the
-    store may be out of reach when the members change.
+    host: host that all processes reach, such as that of the store. founders: number of processes that start the
+    training. timeout_s: time limit of operations. store_s: how long the store may be out of reach when the members
+    change.
     """
 
-    def __init__(self, store: Store, founders: int, timeout_s: float, store_s: float) -> None:
+    def __init__(self, store: Store, host: str, founders: int, timeout_s: float, store_s: float) -> None:
         self._store, self._founders = store, founders
         self._timeout_s, self._store_s = timeout_s, store_s
         # ---- Of both threads
@@ -43,7 +44,7 @@ class Agent:
         self._error: Exception | None = None
         self._ended = False
         # ---- Of the agent's thread
-        self._ports = Ports()
+        self._ports = Ports(host)
         self._agreement = Agreement(self._ports.card(), founders)
         self._ring: EpochRing | None = None
         self._silent_since = 0.0  # when the store began not to answer; 0: it answers

@@ -102,12 +102,13 @@ class EpochRing:
 
 class Ports:
     """Ports of this process: a TCP port that shows that it lives, and a UDP port that is reserved for its next daemon.
+
+    host: its address is that of the route to this host, unless GRADLANE_INTERFACE names an interface.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str) -> None:
         interface = os.environ.get("GRADLANE_INTERFACE", "")
-        self._route = host_info.of_interface(interface) if interface else (
-            host_info.of_gloo() or host_info.local_address_for())
+        self._route = host_info.of_interface(interface) if interface else host_info.local_address_for(host)
         family = socket.AF_INET6 if ":" in self._route else socket.AF_INET
         self._door = socket.socket(family, socket.SOCK_STREAM)
         self._door.bind((self._route, 0))

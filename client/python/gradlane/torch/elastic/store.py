@@ -84,6 +84,11 @@ def connect(url: str, job: str) -> Store:
     return LimitedStore(url, functools.partial(EtcdStore, places, name))
 
 
+def host_of(url: str) -> str:
+    """Returns the host of the first server of a URL that connect() takes."""
+    return place(url.partition("://")[2].partition(",")[0]).host
+
+
 class LimitedStore:
     """A store that answers or fails within 10 s, and that fails once it has lost its data.
 

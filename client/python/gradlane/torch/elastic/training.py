@@ -24,7 +24,7 @@ from ... import _arguments, errors
 from .agent import Agent
 from .gradients import Gradients
 from .steps import Steps
-from .store import connect
+from .store import connect, host_of
 
 _STORE_S = 30.0
 _MOST_SHARDS = 1024
@@ -98,7 +98,7 @@ def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards:
 
     - shards: number of shards of each step's data, 1 to 1024. It is fixed for the life of the training. Gradients are
       the mean over the shards, as with that many ranks of DistributedDataParallel.
-    - store: store in which processes agree on the members: tcp://HOST:PORT or etcd://HOST:PORT. None: value of
+    - store: store in which processes agree on the members: tcp://HOST:PORT, or etcd://HOST:PORT,... None: value of
       GRADLANE_STORE.
     - name: name of the training in the store. None: value of GRADLANE_TRAINING, or "training".
     - nodes: number of processes that start the training. Others join later. None: value of GRADLANE_NODE_COUNT, or 1.
@@ -121,10 +121,10 @@ def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards:
     if nodes is None and not named.isdecimal():
         raise errors.bad_argument(f"gradlane: elastic: GRADLANE_NODE_COUNT={named} is not a number")
     founders = _arguments.whole("nodes", int(named) if nodes is None else nodes, 1, 256)
-    job = name or os.environ.get("GRADLANE_TRAINING", "training")
+    job = os.environ.get("GRADLANE_TRAINING", "training") if name is None else name
     limit = _arguments.seconds("timeout", timeout)
     gradients = Gradients(model, optimizer, state or {}, shards, _bits(codec), seed)
-    agent = Agent(connect(url, job), founders, limit, _STORE_S)
+    agent = Agent(connect(url, job), host_of(url), founders, limit, _STORE_S)
     training = Training(agent, Steps(agent, gradients, shards))  # type: ignore[arg-type]
     if threading.current_thread() is threading.main_thread():
         _leave_at_sigterm(training)

@@ -18,6 +18,7 @@ _PACE_S = 0.005  # between two requests for something that is not there yet
 _JOIN_PACE_S = 0.05  # the same for a process that waits to become a member
 _WATCH_S = 0.05  # between two requests of a member for news of its epoch
 _LOOK_S = 0.5  # between two requests of a member for processes that wait to join
+_LOOKS = 20  # how often a member looks for a process that it cannot reach
 _REACH_S = 0.15  # how long a connection to a living member takes at most
 _PATIENCE_S = 5.0  # how long a member that lives may take to report
 _KEYS_S = 10.0
@@ -40,7 +41,7 @@ class Agent:
         self._failed = 0  # latest epoch that the caller has ended
         self._reason = ""
         self._end = False  # whether the caller leaves for good
-        self._waiting: dict[int, Card] = {}  # processes that wait to join
+        self._waiting: set[int] = set()  # processes that wait to join
         self._error: Exception | None = None
         self._ended = False
         # ---- Of the agent's thread
@@ -50,6 +51,8 @@ class Agent:
         self._silent_since = 0.0  # when the store began not to answer; 0: it answers
         self._reported_at = 0.0
         self._next_join, self._looked_at = 1, 0.0
+        self._candidates: dict[int, str] = {}  # cards of processes that have asked to join
+        self._misses: dict[int, int] = {}  # how often they could not be reached, one after another
         self._thread = threading.Thread(target=self._run, name="gradlane-elastic", daemon=True)
         self._thread.start()
 
@@ -119,7 +122,7 @@ class Agent:
             self._say(f"process {self.id} was expelled, because it did not answer; it joins again")
             self._drop_ring("this process was expelled")
             self._agreement = Agreement(self._ports.card(), self._founders)
-            self._next_join, self._waiting = 1, {}
+            self._next_join, self._waiting, self._candidates, self._misses = 1, set(), {}, {}
         elif agreement.phase is not Phase.MEMBER:
             self._follow(agreement)
         elif self._ring is None or self._ring.epoch != agreement.epoch:
@@ -171,7 +174,7 @@ class Agent:
             self._say(f"epoch {epoch}: {_members(ids)}")
         self._ports.release()
         for it in ids:
-            self._waiting.pop(it, None)
+            self._waiting.discard(it)
         try:
             ring = start(epoch, [read(agreement.members[it]) for it in ids], ids.index(self.id), self._timeout_s,
                          lambda own: self._exchange_keys(epoch, ids, own))
@@ -216,7 +219,7 @@ class Agent:
             agreement.report(self._ports.card(), self._end)
 
     def _look_for_processes(self, agreement: Agreement) -> None:
-        """Looks for processes that wait to join, one at a time."""
+        """Looks for processes that wait to join. Looks again for one that cannot be reached, as it may live."""
         now = time.monotonic()
         if now < self._looked_at + _LOOK_S:
             return
@@ -224,13 +227,22 @@ class Agent:
         with contextlib.suppress(StoreFailed):
             card = self._store.get(f"join/{self._next_join}")
             while card is not None:
-                if self._next_join not in agreement.known and self._lives(read(card)):
-                    agreement.admit(self._next_join, card)
-                    self._waiting[self._next_join] = read(card)
+                self._candidates[self._next_join] = card
                 self._next_join += 1
                 card = self._store.get(f"join/{self._next_join}")
-        for it in [it for it, card in self._waiting.items() if not self._lives(card)]:
-            del self._waiting[it], agreement.joining[it]
+        for it, card in list(self._candidates.items()):
+            if it in agreement.known:
+                del self._candidates[it]
+            elif self._lives(read(card)):
+                agreement.admit(it, card)
+                self._waiting.add(it)
+                self._misses[it] = 0
+            else:
+                agreement.joining.pop(it, None)
+                self._waiting.discard(it)
+                self._misses[it] = self._misses.get(it, 0) + 1
+                if self._misses[it] == _LOOKS:
+                    del self._candidates[it]
 
     def _give_up(self) -> None:
         """Tells the other members, after an error, that this process leaves."""

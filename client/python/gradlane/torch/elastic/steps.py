@@ -111,6 +111,7 @@ class Steps:
         self._proven = False
         self._held: frozenset[int] = frozenset()
         self._mine: list[int] = []  # shards that this member has still to compute
+        self._known: list[bool] = []  # members whose arithmetic was found equal
         self._trial: list[bool] = []  # which members must prove their arithmetic in this step; empty: none
         self._hash = 0
         self.leaving = False  # set it to leave after this step
@@ -121,13 +122,13 @@ class Steps:
         """The number of completed steps; 0 as long as this process has no state."""
         return max(self._version, 0) // ATTEMPTS
 
-    def run_step(self) -> Iterator[int]:
+    def run_step(self, until: int) -> Iterator[int]:
         """Completes a step. Yields each shard that the caller must compute before it takes the next. The step's number
-        is `step`. A step that was completed elsewhere is left out."""
+        is `step`. A step that was completed elsewhere is left out. Does nothing if `until` steps are complete."""
         while not self.ended:
             try:
                 ring = self._join_ring()
-                if ring is None:
+                if ring is None or self.step >= until:
                     return
                 yield from self._compute()
                 if self._complete(ring):
@@ -135,14 +136,16 @@ class Steps:
             except RingFailed as reason:
                 self._leave(str(reason), for_good=self.leaving)
 
-    def finish(self) -> None:
-        """Waits until all members have completed as many steps. Members that are behind take over the state."""
-        while not self.ended:
+    def finish(self, until: int) -> None:
+        """Waits until all members have completed `until` steps. Members that are behind take over the state.
+
+        This counts as an attempt of the next step. So members for which it fails see whether others go on."""
+        while not self.ended and self._version <= until * ATTEMPTS:
             try:
                 ring = self._join_ring()
-                if ring is not None:
+                if ring is not None and self._version <= until * ATTEMPTS:
                     ring.gather([0])
-                return
+                    self._version += 1
             except RingFailed as reason:
                 self._leave(str(reason))
 
@@ -171,7 +174,10 @@ class Steps:
     def _compare(self, ring: Ring) -> None:
         if self._membership.id != self._id:  # others may have computed the shards of an expelled member
             self._id = self._membership.id
-            self._version = _FOUNDER if self._membership.founder else _JOINER
+            # It keeps a state that comes from an operation of all members. Initial states may differ.
+            if self._version <= 0:
+                self._version = _FOUNDER if self._membership.founder else _JOINER
+            self._proven = False  # the others may have taken another member for the one to compare with
             self._drop_shards()
         rows = [self._read(row) for row in ring.gather(self._row())]
         newest = max(row.version for row in rows)
@@ -181,33 +187,39 @@ class Steps:
         source = next(index for index, row in enumerate(rows) if row.version == newest)
         version = max(newest, 0)
         if ring.index == source and newest == _FOUNDER:
-            self._version, self._proven = version, True
+            self._version = version
         behind = [row.version < version and index != source for index, row in enumerate(rows)]
         if any(behind):
             self._model.send_state(ring, source, behind[ring.index])
             if behind[ring.index]:
                 self._version = version
-        proven = [row.proven or index == source for index, row in enumerate(rows)]
-        counts = [not late and known for late, known in zip(behind, proven)]
+        self._known = [row.proven for row in rows]
+        if not any(self._known):  # nobody is left whose arithmetic is known
+            self._known[source] = True
+            self._proven = ring.index == source
+        counts = [not late and known for late, known in zip(behind, self._known)]
         if not counts[ring.index]:
             self._drop_shards()
         held = [row.held if good else frozenset() for row, good in zip(rows, counts)]
         # In a step that has begun, new members neither compute shards nor prove their arithmetic.
         begun = any(held)
-        self._assign(ring, held, [known or not begun for known in proven], proven)
-        self._trial = [] if begun or all(proven) else [not known for known in proven]
+        self._assign(ring, held, [known or not begun for known in self._known])
+        self._set_trial(begun)
 
     def _drop_shards(self) -> None:
         self._held = frozenset()
         self._model.start_step()
 
-    def _assign(self, ring: Ring, held: Sequence[frozenset[int]], may: Sequence[bool], proven: Sequence[bool]) -> None:
+    def _set_trial(self, begun: bool) -> None:
+        self._trial = [] if begun or all(self._known) else [not known for known in self._known]
+
+    def _assign(self, ring: Ring, held: Sequence[frozenset[int]], may: Sequence[bool]) -> None:
         """Assigns each shard that no member holds to the member with the fewest, of those that may compute some. A
         proven member gets shard 0."""
         loads = {index: len(shards) for index, shards in enumerate(held) if may[index]}
         self._mine = []
         for shard in sorted(set(range(self.shards)).difference(*held)):
-            index = min((it for it in loads if shard > 0 or proven[it]), key=lambda it: (loads[it], it))
+            index = min((it for it in loads if shard > 0 or self._known[it]), key=lambda it: (loads[it], it))
             loads[index] += 1
             if index == ring.index:
                 self._mine.append(shard)
@@ -257,7 +269,8 @@ class Steps:
     def _restart(self, ring: Ring) -> None:
         self._hash = 0
         self._drop_shards()
-        self._assign(ring, [frozenset()] * ring.size, [True] * ring.size, [True] * ring.size)
+        self._assign(ring, [frozenset()] * ring.size, [True] * ring.size)
+        self._set_trial(False)
 
     def _compare_hashes(self, ring: Ring, rows: Sequence[Sequence[int]]) -> None:
         """Compares hashes of shard 0. All members are proven afterwards."""
@@ -272,7 +285,7 @@ class Steps:
                                "torch.use_deterministic_algorithms(True)")
         if wrong:
             raise RingFailed("a new member computes other bits")
-        self._trial, self._proven = [], True
+        self._trial, self._known, self._proven = [], [True] * ring.size, True
 
     def _row(self) -> list[int]:
         words = [0] * -(-self.shards // _WORD)

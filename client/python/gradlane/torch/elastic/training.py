@@ -34,8 +34,8 @@ class Step:
     """A step. Iterate over it: it yields the shards that this process must compute. Each is an int from 0 on, below
     `shards`. The step is complete, and the optimizer has run, when the iteration ends."""
 
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
+    def __init__(self, steps: Steps, until: int) -> None:
+        self._steps, self._until = steps, until
         self.complete = False
 
     @property
@@ -45,7 +45,7 @@ class Step:
         return self._steps.step
 
     def __iter__(self) -> Iterator[int]:
-        yield from self._steps.run_step()
+        yield from self._steps.run_step(self._until)
         self.complete = True
 
 
@@ -74,11 +74,11 @@ class Training:
         """
         _arguments.whole("until", until, 0, 1 << 40)
         while self._steps.step < until and not self._steps.ended:
-            step = Step(self._steps)
+            step = Step(self._steps, until)
             yield step
             if not step.complete:
                 raise errors.bad_argument("gradlane: elastic: iterate over each step to its end")
-        self._steps.finish()
+        self._steps.finish(until)
 
     def leave(self) -> None:
         """Makes this process leave after the current step. The others go on. A signal handler may call it."""

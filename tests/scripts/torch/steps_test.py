@@ -244,7 +244,7 @@ class SimulatedRing:
 class SimulatedPorts:
     """The ports of the process that the world builds, or runs, now."""
 
-    def __init__(self):
+    def __init__(self, _):
         self.process = WORLD.current
 
     def card(self):
@@ -362,7 +362,7 @@ class Process:
         self.baton.acquire()
         world.current = self
         self.model = IntegerModel(self, world.shards, mix("initial", world.seed, number), wrong)
-        self.agent = SimulatedAgent(SimulatedStore(self), world.founders, TIMEOUT_S, 1000.0)
+        self.agent = SimulatedAgent(SimulatedStore(self), "", world.founders, TIMEOUT_S, 1000.0)
         self.steps = world.steps_class(self.agent, self.model, world.shards)
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()

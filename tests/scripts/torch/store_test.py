@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Tests the stores of elastic trainings with real servers, some of which are killed or stopped: TCPStore and etcd.
 
-The tests start their own servers on free ports. Those with etcd need Debian's etcd-server, which tools/setup.sh --test
+The tests start their own servers on free ports. Tests of etcd need Debian's etcd-server, which tools/setup.sh --test
 installs.
 """
 

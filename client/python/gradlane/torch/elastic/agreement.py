@@ -194,15 +194,22 @@ class Agreement:
         """Moves to the next epoch, which has this record, and looks for a newer one."""
         self.epoch += 1
         self.members = {int(it): card for it, card in json.loads(record).items()}
-        self.known |= self.members.keys()
+        self.known |= frozenset(self.members)
         self.reports, self.excluded, self.called = {}, frozenset(), False
         self.joining = {it: card for it, card in self.joining.items() if it not in self.known}
         self.phase = Phase.FOLLOW
 
     def _collect(self) -> None:
         self.phase, self._asked = Phase.COLLECT, 0
-        if not self.unheard:
-            self.phase = Phase.PROPOSE
+        self._propose_if_complete()
+
+    def _propose_if_complete(self) -> None:
+        if self.unheard:
+            return
+        self.phase = Phase.PROPOSE
+        # Members that it has excluded may live, so it does not end their training.
+        if self.leaving and all(it.leaving for it in self.reports.values()) and len(self.reports) < len(self.members):
+            self.phase = Phase.ENDED
 
     def _take_report(self, value: str | None) -> None:
         if self._asked == 0 and value is not None:
@@ -213,8 +220,7 @@ class Agreement:
             self.reports[missing[self._asked - 1]] = Report(*json.loads(value))
         else:
             self._asked += 1
-        if not self.unheard:
-            self.phase = Phase.PROPOSE
+        self._propose_if_complete()
 
 
 def _record(members: dict[int, str]) -> str:

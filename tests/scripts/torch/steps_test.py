@@ -401,7 +401,7 @@ class Process:
             outcome = "left" if training.ended else "completed"
         except errors.OperationFailed as reason:
             self.error = str(reason)
-            outcome = "refused" if "other gradients" in self.error else "failed"
+            outcome = "refused" if "other bits" in self.error else "failed"
             world.log(self, self.error)
             if "this training has ended" in self.error:
                 world.check_end(self)

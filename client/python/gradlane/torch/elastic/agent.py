@@ -156,8 +156,9 @@ class Agent:
             self._silent_since = 0.0
         except StoreFailed as reason:
             now = time.monotonic()
-            self._silent_since = self._silent_since or now
-            if agreement.phase is not Phase.MEMBER and now > self._silent_since + self._store_s:
+            # A member can do without the store, so its time counts from the next change of members.
+            self._silent_since = now if agreement.phase is Phase.MEMBER else self._silent_since or now
+            if now > self._silent_since + self._store_s:
                 raise errors.error(errors.Code.FAILED, f"gradlane: the store of the training does not answer for "
                                    f"{self._store_s:g} s: {reason}") from None
             time.sleep(_WATCH_S)

@@ -35,7 +35,7 @@ extern "C" {
 //   7: operations on ordinary memory
 //   8: gradlane_get_cause() and gradlane_refused_by()
 //   9: `blocks` of gradlane_how, tasks, and gradlane_share()
-//   10: hashes of results
+//   10: hashes of results, and gradlane_add_rounded()
 #define GRADLANE_API_VERSION 10
 
 typedef struct gradlane_context gradlane_context;  // a connection to the daemon of this node, as one rank
@@ -513,6 +513,12 @@ const char* gradlane_warning(gradlane_context* gl);
 // machine. So all ranks, which have the same result of an all-reduce, make the same decisions by it. The sum is NaN or
 // Inf if data has one. It needs no context, and any thread may call it.
 double gradlane_sum_of_squares(const float* data, size_t count);
+
+// Rounds data[i] * scale to the nearest integer, to an even one if two are as near, and adds it to sums[i]. Both have
+// `count` elements, at any address. Returns the largest magnitude of data, or NaN if data has a NaN. The sums have the
+// same bits on every machine if all sums and all data[i] * scale are below 2^31 in magnitude; otherwise they are
+// undefined. It needs no context, and any thread may call it.
+float gradlane_add_rounded(const float* data, int32_t* sums, size_t count, float scale);
 
 // Returns XXH64 of these bytes, with seed 0, as `xxhsum -H64` prints it. It needs no context, and any thread may call
 // it. `data` may be NULL if there are no bytes.

@@ -70,7 +70,7 @@ MAY_INCLUDE_WITHIN = {
 
 # Files of a folder that depend on each other in one direction: each may include those before it.
 IN_ORDER = {
-    "client/library": ("clock", "waits", "base", "context", "squares", "hash", "checksum", "message", "find", "loss", "verify", "requests", "staging", "report", "choices", "queue",
+    "client/library": ("clock", "waits", "base", "context", "squares", "rounding", "hash", "checksum", "message", "find", "loss", "verify", "requests", "staging", "report", "choices", "queue",
                        "progress", "daemon_calls", "codecs", "strategies", "buffers", "kinds", "choice_sets", "coding",
                        "check", "wait", "submit", "tasks", "open"),
 }
@@ -87,7 +87,7 @@ SYSTEM_ONLY_IN = [
     (re.compile(r"rte_"), tuple(f"dataplane/{folder}/" for folder in DPDK) + ("tests/dataplane/cluster", "tests/dataplane/daemon/device_list", "tests/dataplane/udp/udp_queue", "tests/dataplane/udp/long_packets", "tests/stack/network")),
     (re.compile(r"yaml-cpp/"), ("config/",)),
     (re.compile(r"(immintrin|x86intrin)\.h"), ("compress/avx",)),
-    (re.compile(r"arm_neon\.h"), ("compress/neon/", "client/library/squares")),
+    (re.compile(r"arm_neon\.h"), ("compress/neon/", "client/library/squares", "client/library/rounding")),
     (re.compile(r"arm_acle\.h"), ("collectives/crc32c",)),
     (re.compile(r"hwy/"), ("compress/kit/", "compress/codecs/")),
     (re.compile(r"CLI/"), ("tools/", f"{COMMANDS}/")),

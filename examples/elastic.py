@@ -26,6 +26,7 @@ def batch(step, shard):
 
 def main():
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     training = gradlane.torch.elastic(model, optimizer, shards=SHARDS)
@@ -35,7 +36,7 @@ def main():
             loss = torch.nn.functional.mse_loss(model(inputs), targets)
             loss.backward()
         if training.step % 100 == 0:
-            print(f"step {training.step}: loss {loss.item():.4f}", flush=True)
+            print(f"step {training.step}: loss {loss.item():.4f} of this node's last shard", flush=True)
     if not training.ended:
         weights = b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())
         print(f"weights {hashlib.sha256(weights).hexdigest()[:16]}", flush=True)

@@ -238,6 +238,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "gradlane_answer": (integer, [context, integer, ctypes.c_char_p]),
         "gradlane_get_figures": (integer, [context, ctypes.POINTER(Figures)]),
         "gradlane_sum_of_squares": (ctypes.c_double, [context, size]),
+        "gradlane_add_rounded": (ctypes.c_float, [context, context, size, ctypes.c_float]),
         "gradlane_hash": (ctypes.c_uint64, [context, size]),
     }
     for name, (result, arguments) in signatures.items():

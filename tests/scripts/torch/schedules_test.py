@@ -7,11 +7,14 @@ Each must end with the SHA-256 of a training on one node that nobody disturbed. 
 schedules for each model, SEED the first seed. A failed schedule prints its seed and its events.
 """
 
+import ast
 import contextlib
 import json
 import os
 import pathlib
 import random
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -249,6 +252,43 @@ class Elastic(unittest.TestCase):
             node.send(signal.SIGSTOP)
         elif kind == "cut":
             self.network.partition([[other.number for other in self.nodes if other is not node] + [NODES]])
+
+
+class Example(unittest.TestCase):
+    """examples/elastic.py, by the commands in its docstring."""
+
+    def setUp(self):
+        doc = ast.get_docstring(ast.parse((ROOT / "examples/elastic.py").read_text()))
+        self.commands = {name: shlex.split(re.search(rf"^{name}: +(.*)$", doc, re.MULTILINE)[1])
+                         for name in ("The store", "Each node")}
+
+    def start(self, name, changes, count=1, **environment):
+        """Starts `count` processes by a command, after replacing words in it."""
+        words = self.commands[name]
+        for old, new in changes.items():
+            words = [word.replace(old, new) for word in words]
+        given = dict(word.split("=", 1) for word in words if re.match("[A-Z_]+=", word))
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GRADLANE_")}
+        clean.update(given, PYTHONPATH=str(ROOT / "client/python"), GRADLANED=GRADLANED, **environment)
+        begun = [subprocess.Popen([sys.executable, *words[len(given) + 1:]], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True, env=clean, cwd=ROOT / "examples")
+                 for _ in range(count)]
+        for process in begun:
+            self.addCleanup(process.stdout.close)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+        return begun
+
+    def test_a_node_dies(self):
+        store, = self.start("The store", {"0.0.0.0:29400": "127.0.0.1:0"})
+        url = store.stdout.readline().split()[-1]
+        alone, = self.start("Each node", {"tcp://HOST:29400": url, "COUNT=2": "COUNT=1"}, GRADLANE_TRAINING="alone")
+        expected = alone.communicate()[0].splitlines()[-1]
+        self.assertRegex(expected, r"^weights [0-9a-f]{16}$")
+        one, other = self.start("Each node", {"tcp://HOST:29400": url}, 2)
+        self.assertRegex(one.stdout.readline(), "^step 100: loss ")
+        other.kill()
+        self.assertEqual(one.communicate()[0].splitlines()[-1], expected)
 
 
 if __name__ == "__main__":

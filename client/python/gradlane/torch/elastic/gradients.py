@@ -1,7 +1,7 @@
 """Sums of gradients whose bits do not depend on the members: shards are rounded to integers before they are added.
 
 A parameter's gradient g of one shard becomes round(g * 2^k). The exponent k is the same for all shards of a step. It
-follows from the largest gradient of the parameter in the step before, over all shards, and is checked with those of
+follows from the largest gradients of the parameter in the latest steps, over all shards, and is checked with those of
 this step. If they do not fit, all shards of the step are computed again with other exponents.
 
 Without a codec, the integers are sums of int32, so the largest elements keep about as many bits as float32 has. With
@@ -19,19 +19,19 @@ from typing import Any, Mapping, Sequence
 
 import torch
 
-from ... import errors
+from ... import _library, errors
 from .ring import EpochRing
 
 _INT_BITS, _FLOAT_BITS = 30, 24  # sums of int32, and of integers as float32, are at most 2 to this power
-_HEADROOM = 4  # bits by which gradients may grow in one step
-_SHRINK = 8  # bits by which they may shrink
-_REL_SHRINK = 2  # the same with a codec
+_HEADROOM = 6  # bits by which gradients may exceed the largest of the latest steps
+_SHRINK = 10  # bits by which they may be smaller
+_CODED_SHRINK = 3  # the same with a codec
+_FADE = 4  # number of steps after which a largest gradient counts for half
 _MOST_BITS = 16
 _LARGEST_EXPONENT = 126  # 2^k and 2^-k are normal float32 numbers
 # in place of the exponent of the largest gradient: no gradient, only zeros, a NaN or Inf
 _NONE, _ZERO, _NOT_FINITE = -(1 << 21), -(1 << 20), 1 << 20
 _PIECE = 64 << 20  # bytes of a piece of the state
-_HASH_BITS = 62
 
 
 class Gradients:
@@ -45,6 +45,7 @@ class Gradients:
                  bits: int | None, seed: int) -> None:
         self._model, self._optimizer, self._others = model, optimizer, others
         self._shards, self._seed = shards, seed
+        self._library = _library.load()
         self._parameters = [it for it in model.parameters() if it.requires_grad]
         self._names = [name for name, it in model.named_parameters() if it.requires_grad]
         bad = next((name for name, it in zip(self._names, self._parameters) if not it.is_floating_point()), None)
@@ -56,13 +57,15 @@ class Gradients:
         self._coded = bits is not None
         self._limit = (_FLOAT_BITS if self._coded else _INT_BITS) - (shards - 1).bit_length()
         self._aim = self._limit - _HEADROOM
-        self._shrink = _REL_SHRINK if self._coded else _SHRINK
+        self._shrink = _CODED_SHRINK if self._coded else _SHRINK
         if bits is not None:
             if not 1 <= bits <= min(self._aim, _MOST_BITS):
                 raise errors.bad_argument(f"gradlane: elastic: codec fixed:rel={bits}: with {shards} shards, B must be "
                                           f"1 to {min(self._aim, _MOST_BITS)}")
             self._aim = bits
         self._exponents = self._next = [self._aim] * len(self._parameters)
+        # Exponent of the largest gradient of the latest steps, times _FADE. It fades by 1 in each step.
+        self._peaks = self._next_peaks = [_ZERO] * len(self._parameters)
         sizes = [it.numel() for it in self._parameters]
         # Buffers, such as those of BatchNorm, are those that shard 0 leaves behind. Their bytes follow the gradients:
         # the member that computes shard 0 contributes them, and all others contribute zeros.
@@ -99,31 +102,28 @@ class Gradients:
         """Adds the gradients of a shard, unless they do not count. Returns a hash of them, or 0 unless `hashed`."""
         found = [(number, it.grad) for number, it in enumerate(self._parameters)
                  if it.grad is not None and it.numel() > 0]
-        digest = hashlib.blake2b(digest_size=8)
-        if found:
-            self._add_gradients(found, counts, digest if hashed else None)
+        number = self._add_gradients(found, counts, hashed)
         if shard == 0 and counts:
             for buffer, words in zip(self._buffers, self._words):
                 _copy_bytes(buffer, words)
         self._restore_buffers()
-        return int.from_bytes(digest.digest(), "little") >> (64 - _HASH_BITS) if hashed else 0
+        return number
 
-    def _add_gradients(self, found: Sequence[tuple[int, torch.Tensor]], counts: bool, digest: Any) -> None:
-        gradients = [gradient.detach().to("cpu", torch.float32) for _, gradient in found]
-        largest = torch.stack(torch._foreach_norm(gradients, math.inf)).tolist()  # type: ignore[attr-defined]
-        rounded = torch._foreach_mul(gradients, [math.ldexp(1.0, self._exponents[number]) for number, _ in found])
-        torch._foreach_round_(rounded)
-        for (number, _), most, integers in zip(found, largest, rounded):
-            exponent = _exponent(most)
-            fits = exponent + self._exponents[number] <= self._limit
-            steps = integers.to(torch.int32).view(-1) if fits else None  # otherwise check() refuses the step
-            if digest is not None and steps is not None:
-                digest.update(number.to_bytes(4, "little"))
-                digest.update(steps.numpy())  # type: ignore[arg-type]
+    def _add_gradients(self, found: Sequence[tuple[int, torch.Tensor]], counts: bool, hashed: bool) -> int:
+        """Adds gradients, by the numbers of their parameters. Returns a hash of the integers, or 0 unless `hashed`."""
+        hashes = []
+        for number, gradient in found:
+            sums = self._sums[number]
+            into = torch.zeros_like(sums) if hashed or not counts else sums
+            floats = gradient.detach().to("cpu", torch.float32).contiguous()
+            largest = self._library.gradlane_add_rounded(
+                floats.data_ptr(), into.data_ptr(), sums.numel(), math.ldexp(1.0, self._exponents[number]))
+            hashes += [number, self._library.gradlane_hash(into.data_ptr(), 4 * into.numel()) if hashed else 0]
             if counts:
-                self._largest[number] = max(self._largest[number], exponent)
-                if steps is not None:
-                    self._sums[number].add_(steps)
+                if into is not sums:
+                    sums.add_(into)
+                self._largest[number] = max(self._largest[number], _exponent(largest))
+        return _hash(torch.tensor([it >> 1 for it in hashes])) if hashed else 0
 
     def facts(self) -> list[int]:
         """Returns the exponents of the largest gradients in this process's contributions."""
@@ -137,18 +137,24 @@ class Gradients:
         if bad is not None:
             raise errors.error(errors.Code.FAILED, f"gradlane: elastic: the gradient of parameter {bad} has a NaN or "
                                "Inf")
-        fits = True
-        self._next = []
-        for exponent, used in zip(largest, self._exponents):
-            good = used
-            if exponent > _ZERO:
-                good = max(min(self._aim - exponent, _LARGEST_EXPONENT), -_LARGEST_EXPONENT)
-                fits = fits and exponent + used <= self._limit and used >= good - self._shrink
-            self._next.append(good)
+        fits = all(self._fits(exponent, used) for exponent, used in zip(largest, self._exponents))
+        self._next_peaks = [max(_FADE * exponent, peak - 1 if fits else _ZERO)
+                            for exponent, peak in zip(largest, self._peaks)]
+        self._next = [used if exponent <= _ZERO else self._exponent_for(-(-peak // _FADE))
+                      for exponent, used, peak in zip(largest, self._exponents, self._next_peaks)]
         if not fits:
-            self._exponents = self._next
+            self._exponents, self._peaks = self._next, self._next_peaks
         self._used = [exponent > _NONE for exponent in largest]
         return fits
+
+    def _fits(self, largest: int, used: int) -> bool:
+        """Returns whether a parameter's integers are neither too large nor too small. largest: exponent of its largest
+        gradient. used: the exponent k."""
+        enough = largest + used >= self._aim - self._shrink or used == _LARGEST_EXPONENT
+        return largest <= _ZERO or (largest + used <= self._limit and enough)
+
+    def _exponent_for(self, largest: int) -> int:
+        return max(min(self._aim - largest, _LARGEST_EXPONENT), -_LARGEST_EXPONENT)
 
     def sum(self, ring: EpochRing) -> None:
         """Adds the contributions of all members."""
@@ -171,7 +177,7 @@ class Gradients:
         for buffer, words in zip(self._buffers, self._result_words):
             _set_bytes(buffer, words)
         self._optimizer.step()
-        self._exponents = self._next
+        self._exponents, self._peaks = self._next, self._next_peaks
 
     def _restore_buffers(self) -> None:
         for buffer, before in zip(self._buffers, self._before):
@@ -206,6 +212,7 @@ class Gradients:
         torch.save({
             "model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(),
             "others": {name: it.state_dict() for name, it in self._others.items()}, "exponents": self._exponents,
+            "peaks": self._peaks,
         }, file)
         return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
 
@@ -215,7 +222,7 @@ class Gradients:
         self._optimizer.load_state_dict(state["optimizer"])
         for name, it in self._others.items():
             it.load_state_dict(state["others"][name])
-        self._exponents = state["exponents"]
+        self._exponents, self._peaks = state["exponents"], state["peaks"]
 
 
 # ---- Private
@@ -245,5 +252,5 @@ def _set_bytes(tensor: torch.Tensor, words: torch.Tensor) -> None:
 
 
 def _hash(data: torch.Tensor) -> int:
-    digest = hashlib.blake2b(data.numpy(), digest_size=8).digest()  # type: ignore[arg-type]
-    return int.from_bytes(digest, "little") >> (64 - _HASH_BITS)
+    """Returns a hash of the bytes of a tensor, below 2^62."""
+    return int(_library.load().gradlane_hash(data.data_ptr(), data.numel() * data.element_size())) >> 2

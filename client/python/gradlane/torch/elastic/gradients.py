@@ -212,13 +212,15 @@ class Gradients:
         torch.save({
             "model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(),
             "others": {name: it.state_dict() for name, it in self._others.items()}, "exponents": self._exponents,
-            "peaks": self._peaks,
+            "peaks": self._peaks, "buffers": [it.detach() for it in self._buffers],  # also those not in state_dict()
         }, file)
         return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
 
     def _load(self, data: torch.Tensor) -> None:
         state = torch.load(io.BytesIO(data.numpy()), map_location="cpu", weights_only=True)  # type: ignore[arg-type]
         self._model.load_state_dict(state["model"])
+        for buffer, value in zip(self._buffers, state["buffers"]):
+            buffer.detach().copy_(value)
         self._optimizer.load_state_dict(state["optimizer"])
         for name, it in self._others.items():
             it.load_state_dict(state["others"][name])

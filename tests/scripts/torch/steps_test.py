@@ -163,6 +163,7 @@ class Epoch:
     def __init__(self, world, epoch, doors):
         self.world, self.epoch, self.doors = world, epoch, doors
         self.rings = {}
+        self.started = set()
         self.operations = []
         self.broken = False
 
@@ -185,8 +186,15 @@ class SimulatedRing:
         self.count = 0
         self.pending = None
         shared.rings[index] = self
-        if shared.broken or any(not process.world.processes[door].lives for door in shared.doors):
+        shared.started.add(index)
+        if shared.broken:
             shared.fail_soon(self, PEER_S)
+
+    def is_ready(self):
+        """Nobody notices here that a member has died before it started its daemon."""
+        if self.failed:
+            raise RingFailed(self.failed)
+        return len(self.shared.started) == self.size
 
     def gather(self, own):
         row = [int(it) for it in own]

@@ -19,6 +19,7 @@ _JOIN_PACE_S = 0.05  # the same for a process that waits to become a member
 _WATCH_S = 0.05  # between two requests of a member for news of its epoch
 _LOOK_S = 0.5  # between two requests of a member for processes that wait to join
 _LOOKS = 20  # how often a member looks for a process that it cannot reach
+_CHECK_S = 0.25  # between two looks whether all members live, until their daemons have connected
 _REACH_S = 0.15  # how long a connection to a living member takes at most
 _PATIENCE_S = 5.0  # how long a member that lives may take to report
 _KEYS_S = 10.0
@@ -183,10 +184,7 @@ class Agent:
             self._say(f"epoch {epoch}: {reason}")
             agreement.report(self._ports.card(), self._end)
             return
-        self._ring = ring
-        with self._condition:
-            self._given, self._reason = ring, ""
-            self._condition.notify_all()
+        self._ring, self._looked_at = ring, time.monotonic()
 
     def _exchange_keys(self, epoch: int, ids: Sequence[int], own: str) -> list[str]:
         """Returns the public keys of the daemons of all members. Raises RingFailed."""
@@ -207,17 +205,38 @@ class Agent:
 
     def _watch(self, agreement: Agreement, ring: EpochRing) -> None:
         """Waits for the end of the epoch, but not for long, and reports it."""
+        ready = self._given is ring
         with self._condition:
             if self._failed < ring.epoch and not self._end:
-                self._condition.wait(_WATCH_S)
+                self._condition.wait(_WATCH_S if ready else _PACE_S)
             failed = self._failed >= ring.epoch or self._end
         if not failed:
             self._ask(agreement)
-            self._look_for_processes(agreement)
             failed = agreement.called
+        if not failed and ready:
+            self._look_for_processes(agreement)
+        elif not failed:
+            failed = not self._give(agreement, ring)
         if failed:
             ring.abort(self._reason or "another member has ended the epoch")
             agreement.report(self._ports.card(), self._end)
+
+    def _give(self, agreement: Agreement, ring: EpochRing) -> bool:
+        """Gives the ring to the caller as soon as all daemons have connected. Returns False if they will not."""
+        now = time.monotonic()
+        try:
+            if ring.is_ready():
+                with self._condition:
+                    self._given, self._reason = ring, ""
+                    self._condition.notify_all()
+                return True
+        except RingFailed as reason:
+            self._say(f"epoch {ring.epoch}: {reason}")
+            return False
+        if now < self._looked_at + _CHECK_S:
+            return True
+        self._looked_at = now
+        return all(it == self.id or self._lives(read(card)) for it, card in agreement.members.items())
 
     def _look_for_processes(self, agreement: Agreement) -> None:
         """Looks for processes that wait to join. Looks again for one that cannot be reached, as it may live."""

@@ -21,7 +21,7 @@ from ..engine import Engine
 from ..work import Work
 from .steps import RingFailed
 
-_START_S = 30.0
+_START_S = 20.0  # time limit for all daemons of an epoch to start
 PEER_S = 1.0  # timeouts.peer of the daemons: a node that is silent for 3/4 of this time has failed
 
 
@@ -55,6 +55,20 @@ class EpochRing:
         self._timeout_s = timeout_s
         self._engine, self._daemon = engine, daemon  # None with one member
         self._aborted = ""
+        self._errors: list[Exception] = []
+        self._first: Any = None if engine is None else engine.barrier(timeout=_START_S, on_error=self._errors.append)
+
+    def is_ready(self) -> bool:
+        """Returns whether the daemons of all members have connected. The agents find out by a barrier, because the
+        callers may compute shards for a long time before their first operation. Raises RingFailed if it has failed."""
+        if self._first is None:
+            return True
+        if not self._first.done():
+            return False
+        if self._errors:
+            raise RingFailed(self._aborted or str(self._errors[0]))
+        self._first = None
+        return True
 
     def gather(self, own: Sequence[int]) -> list[list[int]]:
         """Returns the rows of all members, in their order. own: this member's row of 64-bit integers, as long as all

@@ -13,8 +13,8 @@ thread. The tables have medians of all repetitions.
 3. steps: seconds per step of elastic() and of DistributedDataParallel with as many micro-batches. Runs alternate, and
    ratios are between runs of the same round.
 4. joining: a process joins 2 others on links with a rate, and takes over --state MB more than the model. "s" is the
-   time from the call of elastic(), after imports, until its first step is complete. "pause" is the longest step of the others,
-   minus a median step. Needs root.
+   time from the call of elastic(), after imports, until its first step is complete. "pause" is the longest step of the
+   others, minus a median step. Needs root.
 """
 
 import argparse
@@ -27,7 +27,6 @@ import pathlib
 import random
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -38,7 +37,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # imports are written from the root
 
-PATIENCE_S = 120
+from tests.scripts.fixtures.ports import free_port  # noqa: E402
+
+LIMIT_S = 120  # limit of all waiting
 PARTS = ("failures", "torchft", "steps", "joining")
 WARM_UP = 5  # steps that are not timed
 
@@ -54,26 +55,15 @@ def say(**words):
     print(json.dumps(words), flush=True)
 
 
-class Filler:
-    """An object whose state has `mb` MB."""
+def train_by_elastic(words, model, optimizer, loss):
+    import torch
 
-    def __init__(self, mb):
-        import torch
+    import gradlane.torch
 
-        self.data = torch.ones(int(mb * 250_000))
-
-    def state_dict(self):
-        return {"data": self.data}
-
-    def load_state_dict(self, state):
-        self.data.copy_(state["data"])
-
-
-def by_elastic(words, model, optimizer, loss):
-    from gradlane.torch.elastic import elastic
-
-    training = elastic(model, optimizer, shards=words["shards"], nodes=words["nodes"],
-                       state={"filler": Filler(words["state"])})
+    more = torch.nn.Module()
+    more.register_buffer("data", torch.ones(words["state"] * 250_000))
+    training = gradlane.torch.elastic(model, optimizer, shards=words["shards"], nodes=words["nodes"],
+                                      state={"more": more})
     for step in training.steps(words["steps"]):
         done = []
         for shard in step:
@@ -83,15 +73,15 @@ def by_elastic(words, model, optimizer, loss):
     training.close()
 
 
-def mean_gradients(net, loss, step, words):
-    """Sets gradients to the mean over this rank's shards. Ranks add them up in the last backward()."""
+def compute_gradients(net, loss, step, words):
+    """Sets gradients to the mean over this rank's shards. The last backward() sets them to the mean over all ranks."""
     mine = range(words["rank"], words["shards"], words["nodes"])
     for shard in mine:
         with net.no_sync() if shard != mine[-1] else contextlib.nullcontext():
             (loss(net, step, shard) / len(mine)).backward()
 
 
-def by_ddp(words, model, optimizer, loss):
+def train_by_ddp(words, model, optimizer, loss):
     import torch
     import torch.distributed as dist
 
@@ -101,21 +91,22 @@ def by_ddp(words, model, optimizer, loss):
     net = torch.nn.parallel.DistributedDataParallel(model)
     for step in range(words["steps"]):
         optimizer.zero_grad()
-        mean_gradients(net, loss, step, words)
+        compute_gradients(net, loss, step, words)
         optimizer.step()
         yield {"step": step + 1}
     dist.destroy_process_group()
 
 
-def by_torchft(words, model, optimizer, loss):
+def train_by_torchft(words, model, optimizer, loss):
     import torch
     import torchft
 
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    parts = {"model": model, "optim": optimizer}
     manager = torchft.Manager(
         pg=torchft.ProcessGroupGloo(timeout=datetime.timedelta(seconds=5)), min_replica_size=2,
-        load_state_dict=lambda state: (model.load_state_dict(state["model"]), optimizer.load_state_dict(state["optim"])),
-        state_dict=lambda: {"model": model.state_dict(), "optim": optimizer.state_dict()},
+        load_state_dict=lambda state: [it.load_state_dict(state[name]) for name, it in parts.items()],
+        state_dict=lambda: {name: it.state_dict() for name, it in parts.items()},
         replica_id=f"replica_{words['rank']}", timeout=datetime.timedelta(seconds=30), rank=0, world_size=1,
         store_addr="127.0.0.1", store_port=store.port, lighthouse_addr=words["lighthouse"], hostname="127.0.0.1")
     wait_for_go()
@@ -135,7 +126,7 @@ def by_torchft(words, model, optimizer, loss):
     while manager.current_step() < words["steps"]:
         before = manager.current_step()
         wrapped.zero_grad()
-        mean_gradients(net, loss, before, words)
+        compute_gradients(net, loss, before, words)
         wrapped.step()
         yield {"step": manager.current_step(), "lost": manager.current_step() == before}
     say(sha=weights_of(model))  # before shutdown(), which may wait for others
@@ -169,24 +160,23 @@ def train(words):
         windows = text[first + torch.arange(gpt.CONTEXT + 1)]
         return torch.nn.functional.cross_entropy(net(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
 
-    say(parameters=sum(it.numel() for it in model.parameters()))
     if words["kind"] != "torchft":
         wait_for_go()
-    kinds = {"elastic": by_elastic, "torchft": by_torchft}
-    for done in kinds.get(words["kind"], by_ddp)(words, model, optimizer, loss):
+    kinds = {"elastic": train_by_elastic, "torchft": train_by_torchft}
+    for done in kinds.get(words["kind"], train_by_ddp)(words, model, optimizer, loss):
         say(at=time.monotonic(), **done)
     say(sha=weights_of(model))
 
 
-# ---- All of them
+# ---- All trainers
 
 
 class Node:
-    """The process of a trainer, and what it has said: `steps` has the time and other words of each step."""
+    """The process of a trainer. `steps` has what it printed about each step, `said` all else."""
 
-    def __init__(self, words, environment, folder, python=sys.executable, prefix=()):
+    def __init__(self, words, environment, python, prefix):
         paths = os.pathsep.join([str(ROOT), str(ROOT / "client/python"), os.environ.get("PYTHONPATH", "")])
-        self._errors = tempfile.NamedTemporaryFile("w+", dir=folder)
+        self._errors = tempfile.TemporaryFile("w+")
         self.steps, self.said = [], {}
         self._news = threading.Condition()
         self.process = subprocess.Popen(
@@ -209,7 +199,7 @@ class Node:
 
     def wait(self, condition):
         with self._news:
-            good = self._news.wait_for(lambda: condition(self) or "end" in self.said, PATIENCE_S)
+            good = self._news.wait_for(lambda: condition(self) or "end" in self.said, LIMIT_S)
             if not good or not condition(self):
                 self._errors.seek(0)
                 raise Failed(f"process {self.process.pid}: status {self.said.get('end')}, {len(self.steps)} steps: "
@@ -220,15 +210,9 @@ class Node:
         self.process.stdin.flush()
 
     def kill(self, daemon):
-        """Kills the process, and its daemon, if there is one."""
-        found = []
-        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if daemon else []:
-            with contextlib.suppress(OSError):
-                argv = path.read_bytes().split(b"\0")
-                if b"gradlaned" in argv[0] and [b"--for", b"%d" % self.process.pid] in (
-                        argv[i:i + 2] for i in range(len(argv))):
-                    found.append(int(path.parent.name))
-        for pid in [*found, self.process.pid]:
+        """Kills the process, and its daemon if `daemon` is true. Returns the time."""
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children") if daemon else []
+        for pid in [*(int(child) for task in tasks for child in task.read_text().split()), self.process.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return time.monotonic()
@@ -241,52 +225,42 @@ class Node:
         self._errors.close()
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-class Bench:
-    """Starts trainers and what they need. The end of the `with` ends them."""
+class Bench(contextlib.ExitStack):
+    """Starts trainers, stores and lighthouses. The end of the `with` ends them."""
 
     def __init__(self, args):
+        super().__init__()
         self.args = args
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self):
-        self._folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gradlane-elastic-"))
-        return self
-
-    def __exit__(self, *_):
-        self._stack.close()
 
     def _serve(self, *command):
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    env={**os.environ, "PYTHONPATH": str(ROOT / "client/python")})
-        self._stack.callback(lambda: (process.kill(), process.wait(), process.stdout.close()))
+        self.callback(lambda: (process.kill(), process.wait(), process.stdout.close()))
         return process
 
     def serve_store(self, host="127.0.0.1", prefix=()):
-        port = free_port()
-        self._serve(*prefix, sys.executable, "-m", "gradlane.torch.elastic.store", f"{host}:{port}").stdout.readline()
-        return f"tcp://{host}:{port}"
+        """Starts a store. Returns its URL."""
+        address = f"{host}:{free_port()}"
+        self._serve(*prefix, sys.executable, "-m", "gradlane.torch.elastic.serve_store", address).stdout.readline()
+        return f"tcp://{address}"
 
-    def start(self, kind, nodes, steps, settings=(), prefixes=(), founders=None, state=0, store=None, lighthouse=None):
-        """Returns the nodes of a training, which are ready. Nodes after the founders wait for go()."""
+    def start(self, kind, nodes, heartbeat_ms=5000, founders=None, steps=None, state=0, store=None, prefixes=None):
+        """Starts the nodes of a training. Returns them. Nodes after the first `founders` wait for go()."""
         args = self.args
         environment = {"GRADLANED": str(args.build / "tools/gradlaned"), "MASTER_ADDR": "127.0.0.1",
                        "GRADLANE_LIBRARY": str(args.build / "client/libgradlane.so"), "MASTER_PORT": str(free_port()),
-                       "WORLD_SIZE": str(nodes), "GRADLANE_TRAINING": f"{random.randrange(1 << 40)}", **dict(settings)}
+                       "WORLD_SIZE": str(nodes)}
         if kind == "elastic":
             environment["GRADLANE_STORE"] = store or self.serve_store()
+        lighthouse = self._serve_lighthouse(heartbeat_ms) if kind == "torchft" else ""
         started = []
         for rank in range(nodes):
-            words = {"kind": kind, "rank": rank, "nodes": founders or nodes, "steps": steps, "shards": args.shards,
-                     "width": args.width, "windows": args.windows, "state": state, "lighthouse": lighthouse}
-            node = Node(words, {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}, self._folder,
-                        args.torchft if kind == "torchft" else sys.executable, prefixes[rank] if prefixes else ())
-            self._stack.callback(node.close)
+            words = {"kind": kind, "rank": rank, "nodes": founders or nodes, "steps": steps or args.steps,
+                     "shards": args.shards, "width": args.width, "windows": args.windows, "state": state,
+                     "lighthouse": lighthouse}
+            node = Node(words, {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                        args.torchft if kind == "torchft" else sys.executable, prefixes[rank] if prefixes else [])
+            self.callback(node.close)
             started.append(node)
         for node in started:
             node.wait(lambda it: "ready" in it.said)
@@ -294,7 +268,7 @@ class Bench:
             node.go()
         return started
 
-    def serve_lighthouse(self, heartbeat_ms):
+    def _serve_lighthouse(self, heartbeat_ms):
         port = free_port()
         program = pathlib.Path(self.args.torchft).parent / "torchft_lighthouse"
         self._serve(program, "--min_replicas", 2, "--quorum_tick_ms", 100, "--join_timeout_ms", 10000,
@@ -308,42 +282,36 @@ def seconds_of(steps):
     return [after["at"] - before["at"] for before, after in zip(steps[WARM_UP - 1:], steps[WARM_UP:])]
 
 
-def ends(nodes):
+def wait_for_weights(nodes):
+    """Waits until these nodes have completed the training. Returns the hashes of their weights."""
     for node in nodes:
         node.wait(lambda it: "sha" in it.said)
     return {node.said["sha"] for node in nodes}
 
 
-def fail(args, right, kind, nodes=3, daemon=False, heartbeat_ms=None):
-    """Kills a node of a training in the middle. Returns the row of that repetition. right: hashes without failures."""
+def fail(args, right, kind, daemon=False, heartbeat_ms=5000):
+    """Kills one of 3 nodes in the middle of a training. Returns a row. right: hashes of weights without failures."""
     with Bench(args) as bench:
-        lighthouse = bench.serve_lighthouse(heartbeat_ms) if heartbeat_ms else None
-        middle = args.steps // 2
-        all_ = bench.start(kind, nodes, args.steps, lighthouse=lighthouse)
-        victim, others = all_[1], [all_[0], *all_[2:]]
-        others[0].wait(lambda it: len(it.steps) >= middle)
-        normal = statistics.median(seconds_of(others[0].steps))
+        first, victim, last = bench.start(kind, 3, heartbeat_ms)
+        first.wait(lambda it: len(it.steps) >= args.steps // 2)
+        normal = statistics.median(seconds_of(first.steps))
         time.sleep(random.random() * normal)
         killed = victim.kill(daemon)
-        found = ends(others)
-    next_ = [next(step for step in node.steps if step["at"] > killed and not step.get("lost")) for node in others]
-    # Survivors of elastic() lose shards that two of them, or the same one twice, compute in one step.
-    done = [shard for step in next_ for shard in step.get("shards", [])]
+        others = [first, last]
+        found = wait_for_weights(others)
+    after = [next(step for step in node.steps if step["at"] > killed and not step.get("lost")) for node in others]
+    # A shard is lost if a survivor of elastic() has computed it, and it or the other survivor computes it again.
+    done = [shard for step in after for shard in step.get("shards", [])]
     lost = statistics.mean(sum(step.get("lost", False) for step in node.steps) for node in others)
-    return {"seconds": max(step["at"] for step in next_) - killed - normal, "step": normal,
+    return {"seconds": max(step["at"] for step in after) - killed - normal, "step": normal,
             "lost": lost + (len(done) - len(set(done))) / args.shards, "bits": found == right}
-
-
-def undisturbed(args, kind, nodes):
-    with Bench(args) as bench:
-        lighthouse = bench.serve_lighthouse(5000) if kind == "torchft" else None
-        return ends(bench.start(kind, nodes, args.steps, lighthouse=lighthouse))
 
 
 def measure_failures(args, kind, cases):
     """Returns rows of all cases: name -> options of fail()."""
     progress(f"{kind}: a training without failures")
-    right = undisturbed(args, kind, 1 if kind == "elastic" else 3)
+    with Bench(args) as bench:
+        right = wait_for_weights(bench.start(kind, 1 if kind == "elastic" else 3))
     rows = []
     for round_ in range(args.rounds):
         for name, options in cases.items():
@@ -366,8 +334,8 @@ def measure_steps(args):
         for kind in ("elastic", "gloo", "gradlane"):
             progress(f"steps: {kind}, round {round_ + 1}")
             with Bench(args) as bench:
-                nodes = bench.start(kind, args.nodes, args.steps)
-                ends(nodes)
+                nodes = bench.start(kind, args.nodes)
+                wait_for_weights(nodes)
                 row[kind] = statistics.median(seconds_of(nodes[0].steps))
         rows.append(row)
     print(f"\n| {args.nodes} nodes | ms per step | elastic() / it |\n|---|---|---|")
@@ -385,13 +353,13 @@ def measure_joining(args):
         progress(f"joining: round {round_ + 1}")
         with (Network(3, rate=args.rate, kernel=True, offloads=True) as network, Bench(args) as bench,
               tempfile.NamedTemporaryFile("w") as hosts):
-            # TCPStore looks the names of peers up. Without names it would wait for a DNS server.
+            # A TCPStore looks up the names of peers. It would wait for a DNS server if they had none.
             hosts.write("127.0.0.1 localhost\n" + "".join(f"10.77.0.{i + 1} node{i}\n" for i in range(3)))
             hosts.flush()
-            prefixes = [network.command(i, "sh", "-c", f'mount --bind {hosts.name} /etc/hosts && exec "$@"', "sh")
-                        for i in range(3)]
-            nodes = bench.start("elastic", 3, 1 << 20, {"GRADLANE_INTERFACE": "gl0"}, prefixes, founders=2,
-                                state=args.state, store=bench.serve_store("10.77.0.1", prefixes[0]))
+            command = f'mount --bind {hosts.name} /etc/hosts && exec env GRADLANE_INTERFACE=gl0 "$@"'
+            prefixes = [network.command(i, "sh", "-c", command, "sh") for i in range(3)]
+            nodes = bench.start("elastic", 3, founders=2, steps=1 << 20, state=args.state,
+                                store=bench.serve_store("10.77.0.1", prefixes[0]), prefixes=prefixes)
             nodes[0].wait(lambda it: len(it.steps) >= 20)
             begin = time.monotonic()
             nodes[2].go()
@@ -435,21 +403,25 @@ def main():
     if not set(parts) <= set(PARTS):
         parser.error(f"--parts: allowed: {', '.join(PARTS)}")
     args.build = args.build.resolve()
+    measures = {
+        "failures": lambda: measure_failures(args, "elastic", {"SIGKILL of node": {"daemon": True},
+                                                               "SIGKILL of trainer": {}}),
+        "torchft": lambda: measure_failures(args, "torchft", {"timeouts of train_ddp.py": {"heartbeat_ms": 5000},
+                                                              "heartbeat of 1 s": {"heartbeat_ms": 1000}}),
+        "steps": lambda: measure_steps(args),
+        "joining": lambda: measure_joining(args),
+    }
+    skipped = {}
+    if not (args.torchft and shutil.which(args.torchft)):
+        skipped["torchft"] = "--torchft does not name a python"
+    if os.geteuid() != 0:
+        skipped["joining"] = "links with a rate need root"
     try:
-        if "failures" in parts:
-            rows["failures"] = measure_failures(args, "elastic", {"SIGKILL of node": {"daemon": True},
-                                                                  "SIGKILL of trainer": {}})
-        if "torchft" in parts and not (args.torchft and shutil.which(args.torchft)):
-            print("\ntorchft: skipped: --torchft does not name a python")
-        elif "torchft" in parts:
-            rows["torchft"] = measure_failures(args, "torchft", {"timeouts of train_ddp.py": {"heartbeat_ms": 5000},
-                                                                 "heartbeat of 1 s": {"heartbeat_ms": 1000}})
-        if "steps" in parts:
-            rows["steps"] = measure_steps(args)
-        if "joining" in parts and os.geteuid() != 0:
-            print("\njoining: skipped: links with a rate need root")
-        elif "joining" in parts:
-            rows["joining"] = measure_joining(args)
+        for part in (it for it in PARTS if it in parts):
+            if part in skipped:
+                print(f"\n{part}: skipped: {skipped[part]}")
+            else:
+                rows[part] = measures[part]()
     except Failed as error:
         sys.exit(f"bench_elastic.py: {error}")
     rows["load"].append(os.getloadavg())

@@ -42,32 +42,31 @@ __extension__ using Wide = unsigned __int128;
 // Nanoseconds per cycle as a fixed-point number with 32 fractional bits; written once by start_eal().
 uint64_t nanos_per_cycle = 0;
 
-// Readings of the time stamp counter and of the kernel's clock at one time.
+// Readings of the time stamp counter and of CLOCK_MONOTONIC at the same time.
 struct ClockPair {
   uint64_t cycles = 0;
   Nanos time = 0;
 };
 
-// Reads both clocks several times, and returns the pair that took the least time.
+// Reads both clocks several times. Returns the pair whose reading took the least time.
 ClockPair read_clocks() noexcept {
   constexpr int kReadings = 16;
   ClockPair best;
-  uint64_t least = UINT64_MAX;
+  uint64_t fewest = UINT64_MAX;
   for (int i = 0; i < kReadings; ++i) {
     const uint64_t before = rte_rdtsc();
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
     const uint64_t cycles = rte_rdtsc() - before;
-    if (cycles >= least) continue;
-    least = cycles;
+    if (cycles >= fewest) continue;
+    fewest = cycles;
     best = {before + cycles / 2, now.tv_sec * kSecond + now.tv_nsec};
   }
   return best;
 }
 
-// whether DPDK measures the frequency of the time stamp counter
-thread_local bool in_eal_init = false;
-constexpr long kNapNanos = 10'000'000;  // how long it sleeps at most meanwhile
+thread_local bool in_eal_init = false;        // whether this thread is in rte_eal_init()
+constexpr long kMostSleepNanos = 10'000'000;  // limit of a sleep in rte_eal_init()
 
 // Returns the value of --socket-mem, whose first number is for node 0. `node` -1 means that there is one node.
 std::string memory_of_node(int node, size_t megabytes) {
@@ -134,13 +133,15 @@ extern "C" __attribute__((visibility("default"))) ssize_t sendmsg(int socket, co
   return gone && rte_thread_is_intr() != 0 ? static_cast<ssize_t>(gradlane::bytes_of(*message)) : sent;
 }
 
-// Replaces libc's nanosleep(); DPDK calls this one. On virtual machines rte_eal_init() measures the frequency of the
-// time stamp counter, and sleeps 100 ms for that. A tenth is enough for DPDK's own use of it, which is rte_delay_us();
-// clock_now() has a better measurement.
+// Replaces libc's nanosleep(); DPDK calls this one. On virtual machines rte_eal_init() sleeps 100 ms to measure the
+// frequency of the time stamp counter. 10 ms are enough, because DPDK uses the frequency only in rte_delay_us().
+// clock_now() uses the measurement of start_eal().
 extern "C" __attribute__((visibility("default"))) int nanosleep(const timespec* time, timespec* left) {
-  timespec nap = *time;
-  if (gradlane::in_eal_init && (nap.tv_sec > 0 || nap.tv_nsec > gradlane::kNapNanos)) nap = {0, gradlane::kNapNanos};
-  const int error = clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, left);
+  timespec sleep = *time;
+  if (gradlane::in_eal_init && (sleep.tv_sec > 0 || sleep.tv_nsec > gradlane::kMostSleepNanos)) {
+    sleep = {0, gradlane::kMostSleepNanos};
+  }
+  const int error = clock_nanosleep(CLOCK_MONOTONIC, 0, &sleep, left);
   if (error != 0) errno = error;
   return error == 0 ? 0 : -1;
 }

@@ -57,7 +57,7 @@ class Process:
         self.fields = freeze(agreement)
         check(self.request == agreement.request() and self.fields == freeze(agreement), "a repeated request differs")
         self.phase, self.id, self.epoch = agreement.phase, agreement.id, agreement.epoch
-        self.members, self.unheard = frozenset(agreement.members), agreement.unheard
+        self.members, self.awaited = frozenset(agreement.members), agreement.awaited
 
     def change(self, event, *arguments):
         """Returns a copy in which the event, a function of Agreement, has happened."""
@@ -223,7 +223,7 @@ class Search:
             return False
         if process.phase is Phase.MEMBER:
             return not process.agreement.called
-        return process.phase in (Phase.JOIN, Phase.FOUND, Phase.FOLLOW, Phase.PROPOSE) or (
+        return process.phase in (Phase.JOIN, Phase.START, Phase.FOLLOW, Phase.PROPOSE) or (
             process.phase is Phase.COLLECT and key[:6] == "record")
 
     def _is_later(self, number, store):
@@ -250,7 +250,7 @@ class Search:
                 elif not gone >> owner & 1 and it not in process.agreement.known:
                     yield self.kind.admit, (it, f"{owner}"), 0
         elif process.phase in (Phase.CALL, Phase.COLLECT):
-            for it in process.unheard:
+            for it in process.awaited:
                 yield self.kind.exclude, ((it,),), 0 if gone >> owners[it] & 1 else ONE["suspicions"]
         if process.id not in process.members:
             yield self.kind.withdraw, (), ONE["leaves"]
@@ -363,7 +363,7 @@ class Search:
         living = [self.processes[number] for number in state[:self.count] if number not in self._stopped]
         if latest == 0:
             missing = any(it + 1 not in owners for it in range(self.founders))
-            return not living or missing and all(it.phase in (Phase.FOUND, Phase.FOLLOW) for it in living)
+            return not living or missing and all(it.phase in (Phase.START, Phase.FOLLOW) for it in living)
         members = self._members[store]
         if any(it.epoch != latest for it in living):
             return False

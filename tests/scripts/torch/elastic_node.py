@@ -3,8 +3,8 @@
 
 A line is JSON: the environment of the trainer, and "output", the file that it writes. The node answers with the
 trainer's PID. A trainer writes a line `step N` after each step, and `done STEPS HASH` at the end: the SHA-256 of
-weights, buffers and the optimizer's state. Environment: MODEL (digits or gpt), STEPS, SHARDS, CODEC, PAUSE (seconds of
-each shard), WRONG (1: computes other bits).
+weights, buffers and the optimizer's state. Environment: MODEL (digits or gpt), STEPS, SHARDS, CODEC, PAUSE (seconds to
+sleep after each shard), WRONG (1: the trainer computes other bits).
 """
 
 import hashlib
@@ -28,8 +28,8 @@ _WIDTH = 32
 
 
 def digits_model():
-    return torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.BatchNorm1d(96), torch.nn.ReLU(), torch.nn.Dropout(0.1),
-                               torch.nn.Linear(96, 10))
+    return torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.BatchNorm1d(96), torch.nn.ReLU(),
+                               torch.nn.Dropout(0.1), torch.nn.Linear(96, 10))
 
 
 def digits_batch(step, shard):

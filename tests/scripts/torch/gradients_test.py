@@ -15,15 +15,14 @@ class Members:
     """The rings of members that run one after the other: operations add what the earlier members have left."""
 
     def __init__(self, count):
-        self.rings = [Member(self, index) for index in range(count)]
-        self.shared = {}
+        self.rings = [Member(self) for _ in range(count)]
 
 
 class Member:
     """The ring of one member. With several, sum() must be called once for each member, and then once more."""
 
-    def __init__(self, members, index):
-        self.members, self.index = members, index
+    def __init__(self, members):
+        self.members = members
 
     def sum(self, tensor, codec=None):
         self.last = tensor.clone()
@@ -36,15 +35,7 @@ class Member:
 class Alone:
     """The ring of the only member."""
 
-    index = 0
-
     def sum(self, tensor, codec=None):
-        self.codec = codec
-
-    def gather(self, row):
-        return [list(row)]
-
-    def broadcast(self, tensor, source):
         pass
 
 
@@ -55,9 +46,8 @@ def linear(values=(0.0,)):
     return model
 
 
-def make(model, shards=4, bits=None, others=None, seed=0):
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    return Gradients(model, optimizer, others or {}, shards, bits, seed)
+def make(model, shards=4, bits=None):
+    return Gradients(model, torch.optim.SGD(model.parameters(), lr=1.0), {}, shards, bits, 0)
 
 
 def run_step(gradients, model, grads, step=0):
@@ -70,7 +60,7 @@ def run_step(gradients, model, grads, step=0):
             gradients.start_shard(step, shard)
             parameter.grad = None if grad is None else torch.as_tensor(grad).float().view(parameter.shape)
             gradients.add_shard(shard, True, False)
-        if gradients.check([gradients.facts()]):
+        if gradients.check([gradients.magnitudes()]):
             gradients.sum(Alone())
             gradients.apply()
             return attempt
@@ -115,8 +105,8 @@ class Sums(unittest.TestCase):
                             gradients.start_shard(0, shard)
                             model.weight.grad = grads[shard].view(1, -1).clone()
                             gradients.add_shard(shard, True, False)
-                    facts = [gradients.facts() for gradients in all_gradients]
-                    fits = [gradients.check(facts) for gradients in all_gradients]
+                    magnitudes = [gradients.magnitudes() for gradients in all_gradients]
+                    fits = [gradients.check(magnitudes) for gradients in all_gradients]
                     self.assertEqual(len(set(fits)), 1)
                 self.assertTrue(fits[0])
                 for gradients, ring in zip(all_gradients, members.rings):
@@ -206,7 +196,7 @@ class State(unittest.TestCase):
                 model(inputs[shard]).sum().backward()
                 gradients.add_shard(shard, True, False)
             self.assertEqual(model[1].num_batches_tracked.item(), 0)
-            gradients.check([gradients.facts()])
+            gradients.check([gradients.magnitudes()])
             gradients.sum(Alone())
             gradients.apply()
             for buffer, expected in zip(model.buffers(), alone.buffers()):
@@ -221,7 +211,7 @@ class State(unittest.TestCase):
             gradients.append((Gradients(model, optimizer, {"scheduler": scheduler}, 4, None, 0), optimizer, scheduler))
         run_step(gradients[0][0], one, [[1.0, 2.0]] * 4)
         gradients[0][2].step()
-        gradients[1][0]._load(gradients[0][0]._saved())
+        gradients[1][0]._load_state(gradients[0][0]._save_state())
         self.assertTrue(torch.equal(one.weight, other.weight))
         self.assertEqual(gradients[1][2].state_dict(), gradients[0][2].state_dict())
         for model, (mine, _, _) in zip((one, other), gradients):

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Elastic trainings on real daemons, whose members die, stop, leave, join and lose their links, by random schedules.
+"""Tests elastic trainings with real daemons. Members die, stop, leave, join and lose their links at random.
 
 usage: schedules_test.py GRADLANED [CASE...]
 
-Each must end with the SHA-256 of a training on one node that nobody disturbed. SCHEDULES sets the number of random
-schedules for each model, SEED the first seed. A failed schedule prints its seed and its events.
+Each training must end with the SHA-256 of a training on one node without failures. SCHEDULES is the number of random
+schedules, SEED the first seed. A failed schedule prints its seed and its events.
 """
 
 import ast
@@ -98,7 +98,8 @@ class Elastic(unittest.TestCase):
                 assert node.process.stdout.readline() == "ready\n"
             cls.port = free_port()
             store = subprocess.Popen(
-                cls.network.command(NODES, sys.executable, "-m", "gradlane.torch.elastic.serve_store", f"0.0.0.0:{cls.port}"),
+                cls.network.command(NODES, sys.executable, "-m", "gradlane.torch.elastic.serve_store",
+                                    f"0.0.0.0:{cls.port}"),
                 stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "client/python")})
             stack.callback(store.wait)
             stack.callback(store.kill)

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""Tests of the steps of an elastic training under random failures. The time is virtual, and no daemons are needed.
+"""Tests the steps of an elastic training under random failures. The time is virtual, and no daemons are needed.
 
 Each schedule runs the product's Training, Steps, Agent and Agreement of up to 16 processes. The store, the rings and
-the model are simulated. Processes crash, stop and wake up, are suspected although they live, leave and join. Operations
-complete on some members and fail on others. Every process that completes the training must have the state of an
-undisturbed one.
+the model are simulated. Processes crash, stop and go on, are suspected although they live, leave and join. Operations
+complete on some members and fail on others. Every process that completes the training must have the state of a
+training without failures.
 
 The user's code of each process runs in a thread, but only one thread runs at a time, so a seed always gives the same
-schedule. STEPS_SEED=N runs schedule N alone and prints what happens. STEPS_TIMES=N runs N schedules.
+schedule. STEPS_SEED=N runs only schedule N, and prints its events. STEPS_TIMES=N runs N schedules.
 """
 
 import atexit
@@ -39,8 +39,8 @@ SEED = os.environ.get("STEPS_SEED")
 # seconds of virtual time
 PEER_S = 0.3  # after a member has died, operations fail within this time
 TIMEOUT_S = 3.0  # time limit of an operation
-PATIENCE_S = 5.0  # _PATIENCE_S of the agent; shorter in some schedules, so that slow members are expelled
-LOOK_S = 0.1  # the same for _LOOK_S
+REPORT_S = 5.0  # _REPORT_S of the agent; shorter in some schedules, so that slow members are expelled
+LOOK_S = 0.1  # _LOOK_S of the agent
 DISTURBED_S = 12.0  # nothing fails after this time
 ADMIT_S = 10.0  # a process waits no longer for its admission when nothing fails
 LIMIT_S = 300.0  # a process that still runs at this time hangs
@@ -83,7 +83,7 @@ def undisturbed(value, scale, shards, steps):
 class IntegerModel:
     """A model whose state is a number, the hash of all before it. Each contribution depends on the state.
 
-    The scale has the part of the exponents of Gradients: if it is below what a shard needs, check() makes it larger and
+    The scale stands for the exponents of Gradients. If it is below what a shard needs, check() makes it larger and
     refuses the attempt.
     """
 
@@ -108,11 +108,11 @@ class IntegerModel:
             self.needed = max(self.needed, scale_needed(self.value, self.done, shard))
         return number if hashed else 0
 
-    def facts(self):
+    def magnitudes(self):
         return [self.needed]
 
-    def check(self, facts):
-        needed = max(row[0] for row in facts)
+    def check(self, magnitudes):
+        needed = max(row[0] for row in magnitudes)
         fits = needed <= self.scale
         self.scale = max(self.scale, needed)
         return fits
@@ -160,8 +160,8 @@ class Operation:
 class Epoch:
     """State that the rings of the members of an epoch share."""
 
-    def __init__(self, world, epoch, doors):
-        self.world, self.epoch, self.doors = world, epoch, doors
+    def __init__(self, world, epoch, members):
+        self.world, self.epoch, self.members = world, epoch, members
         self.rings = {}
         self.started = set()
         self.operations = []
@@ -181,7 +181,7 @@ class Epoch:
 class SimulatedRing:
     def __init__(self, shared, index, process):
         self.shared, self.index, self.process = shared, index, process
-        self.epoch, self.size = shared.epoch, len(shared.doors)
+        self.epoch, self.size = shared.epoch, len(shared.members)
         self.failed = ""
         self.count = 0
         self.pending = None
@@ -250,19 +250,19 @@ class SimulatedRing:
 
 
 class SimulatedPorts:
-    """The ports of the process that the world builds, or runs, now."""
+    """The ports of the process that the world makes or runs now."""
 
     def __init__(self, _):
         self.process = WORLD.current
 
-    def card(self):
+    def make_card(self):
         world = self.process.world
-        return json.dumps(Card("", "", "", 0, 0, self.process.number, "", str(next(world.marks))))
+        return json.dumps(Card("", "", "", 0, 0, self.process.number, "", str(next(world.nonces))))
 
     def release(self):
         pass
 
-    def answer(self):
+    def accept(self):
         pass
 
     def close(self):
@@ -340,8 +340,8 @@ class SimulatedAgent(agent_module.Agent):
     def _say(self, text):
         WORLD.log(WORLD.current, text)
 
-    def _lives(self, card):
-        process = WORLD.processes[card.door]
+    def _is_alive(self, card):
+        process = WORLD.processes[card.probe_port]
         if process.lives and WORLD.now < WORLD.disturbed_s and process is not WORLD.immune and (
                 WORLD.chance.random() < WORLD.suspicious):
             WORLD.log(WORLD.current, f"suspects process {process.number}")
@@ -417,7 +417,7 @@ class Process:
                     waited = world.now - max(self.began, self.stopped_until, world.disturbed_s)
                     self.expect(waited < ADMIT_S, f"was not admitted in {waited:.1f} s")
             elif "all processes that had the state" in self.error:
-                self.expect(not world.members_with_state(self.agent._given.epoch), "there are members with the state")
+                self.expect(not world.members_with_state(self.agent._latest.epoch), "there are members with the state")
         self.outcome = outcome
         self.state = self.model.value, self.model.done
         training.close()
@@ -500,7 +500,7 @@ class World:
         self.seed, self.steps_class = seed, steps_class
         self.chance = chance = random.Random(seed)
         self.now, self.spent = 0.0, 0.0
-        self.events, self.numbers, self.marks = [], itertools.count(), itertools.count()
+        self.events, self.numbers, self.nonces = [], itertools.count(), itertools.count()
         self.baton = threading.Lock()
         self.baton.acquire()
         self.in_user_code = False
@@ -534,11 +534,11 @@ class World:
         self.acts = chance.choice([0, 0.02, 0.1, 0.2])  # how often a member crashes or stops during an operation
         self.budget = 0 if calm else chance.choice([0, 2, 4, 8, 16, 32])  # of failures
         self.gathers = 1.0  # weight of these; there are fewer other operations
-        self.patience_s = PATIENCE_S if self.wrong or calm else chance.choice([0.3, 1.0, PATIENCE_S])
+        self.report_s = REPORT_S if self.wrong or calm else chance.choice([0.3, 1.0, REPORT_S])
         if not calm and not self.wrong and chance.random() < 0.2:  # many are expelled and come back in the same step
             self.founders = chance.randint(3, most)
             self.joiners = min(self.joiners, most - self.founders)
-            self.budget, self.breaks, self.gathers, self.suspicious, self.patience_s = 60, 0.25, 0.1, 0.1, 1.0
+            self.budget, self.breaks, self.gathers, self.suspicious, self.report_s = 60, 0.25, 0.1, 0.1, 1.0
             self.acts, self.shard_s, self.until, self.ends_of_parts, self.lossy = 0.01, 0.2, 4, [4], 0.0
         self.all_may_die = chance.random() < 0.05 and not self.wrong
         self.immune = None  # it never fails, nor leaves, so that others can prove their arithmetic
@@ -577,7 +577,7 @@ class World:
             raise RingFailed("no daemon, for now")
         key = (epoch, tuple(cards))
         if key not in self.epochs:
-            self.epochs[key] = Epoch(self, epoch, [card.door for card in cards])
+            self.epochs[key] = Epoch(self, epoch, [card.probe_port for card in cards])
         return SimulatedRing(self.epochs[key], index, process)
 
     def spend(self, probability):
@@ -599,7 +599,7 @@ class World:
             for ring in some:
                 self.after(self.delay_below(length), None, lambda ring=ring: ring.fail("injected"))
         if self.spend(self.acts * weight):
-            self.act_soon(self.processes[chance.choice(shared.doors)], length)
+            self.act_soon(self.processes[chance.choice(shared.members)], length)
 
     def complete(self, ring, operation):
         if not ring.failed and ring.process.lives:
@@ -635,8 +635,8 @@ class World:
     def ends(self, process):
         process.lives = False
         for epoch in self.epochs.values():
-            if process.number in epoch.doors:
-                epoch.give_up(epoch.doors.index(process.number))
+            if process.number in epoch.members:
+                epoch.give_up(epoch.members.index(process.number))
 
     def stop(self, process):
         if process.runs and process is not self.immune:
@@ -646,7 +646,7 @@ class World:
 
     def leave(self, process):
         if self.may_fail(process):
-            self.log(process, "shall leave")
+            self.log(process, "will leave")
             process.steps.leaving = True
 
     def join_later(self, wrong):
@@ -665,7 +665,7 @@ class World:
         patches = {
             "time": types.SimpleNamespace(monotonic=lambda: self.now + 1, sleep=self.sleep),
             "threading": types.SimpleNamespace(Condition=SimulatedCondition, Thread=SimulatedThread),
-            "Ports": SimulatedPorts, "start": self.start_ring, "_PATIENCE_S": self.patience_s, "_LOOK_S": LOOK_S,
+            "Ports": SimulatedPorts, "start_ring": self.start_ring, "_REPORT_S": self.report_s, "_LOOK_S": LOOK_S,
         }
         with unittest.mock.patch.multiple(agent_module, **patches):
             self.plan()
@@ -675,7 +675,7 @@ class World:
                     self.after(process.stopped_until - self.now, process, function)
                 elif process is None or process.lives:
                     function()
-                if self.numbers_of_events() > 400_000:
+                if self.count_events() > 400_000:
                     self.problems.append("too many events")
                 if not any(it.runs for it in self.processes) and self.now > self.last_join:
                     break
@@ -688,7 +688,7 @@ class World:
                 process.thread.join()
         return self
 
-    def numbers_of_events(self):
+    def count_events(self):
         return next(self.numbers)
 
     def sleep(self, seconds):
@@ -719,7 +719,7 @@ class World:
         found = [[]]
         while f"record/{len(found)}" in self.store:
             cards = json.loads(self.store[f"record/{len(found)}"]).values()
-            found.append([self.processes[Card(*json.loads(card)).door] for card in cards])
+            found.append([self.processes[Card(*json.loads(card)).probe_port] for card in cards])
         return found
 
     def members_with_state(self, epoch):
@@ -751,7 +751,7 @@ class World:
         absent = {it for now, later in zip(records, records[1:-1]) for it in now if it not in later}
         living = [it.number for it in records[-2] if it.runs and not it.steps.ended and not it.disturbed and (
             it not in absent)]
-        process.expect(records[-1] == [] and (not living or self.patience_s < 1),
+        process.expect(records[-1] == [] and (not living or self.report_s < 1),
                        f"the training has ended, but processes {living} live")
 
 
@@ -766,10 +766,10 @@ def describe(world):
 class KeepsShards(Steps):
     """An expelled member keeps its shards."""
 
-    def _compare(self, ring):
+    def _start_epoch(self, ring):
         if self._version > 0:
             self._id = self._membership.id
-        super()._compare(ring)
+        super()._start_epoch(ring)
 
 
 class KeepsSums(Steps):
@@ -782,23 +782,23 @@ class KeepsSums(Steps):
 class Trusted(Steps):
     """Nobody proves its arithmetic."""
 
-    def _row(self):
-        return [self._version, True, *super()._row()[2:]]
+    def _encode_row(self):
+        return [self._version, True, *super()._encode_row()[2:]]
 
 
 class NeverBehind(Steps):
     """A refused attempt does not count, so members of different attempts seem to be equal."""
 
-    def _restart(self, ring):
+    def _start_attempt(self, ring):
         self._version -= self._version % ATTEMPTS
-        super()._restart(ring)
+        super()._start_attempt(ring)
 
 
 class ForgetsTrials(Steps):
     """Processes that have joined in a step that had begun do not prove their arithmetic in the next one."""
 
-    def _restart(self, ring):
-        super()._restart(ring)
+    def _start_attempt(self, ring):
+        super()._start_attempt(ring)
         self._trial = []
 
 
@@ -850,15 +850,15 @@ class Expelled(unittest.TestCase):
             return [rows[-1]]
 
         ring = types.SimpleNamespace(index=0, size=1, gather=gather, sum=lambda own: own)
-        membership = types.SimpleNamespace(id=1, founder=True, ring=lambda: ring, leave=lambda *reason: None,
+        membership = types.SimpleNamespace(id=1, founder=True, ring=lambda: ring, end_epoch=lambda *reason: None,
                                            has_waiting=lambda: False)
-        model = unittest.mock.Mock(**{"facts.return_value": [], "add_shard.return_value": 0})
+        model = unittest.mock.Mock(**{"magnitudes.return_value": [], "add_shard.return_value": 0})
         steps = Steps(membership, model, 1)
         for _ in range(steps_completed):
             list(steps.run_step(steps_completed))
         steps.finish(steps_completed)
         first = rows[0]
-        steps._leave("expelled")
+        steps._end_epoch("expelled")
         membership.id, membership.founder = 2, False
         rows.clear()
         list(steps.run_step(steps_completed + 1))

@@ -25,7 +25,7 @@ import unittest.mock
 
 import gradlane
 from gradlane.torch.elastic import store as stores
-from gradlane.torch.elastic.store import EtcdStore, Place, StoreFailed, connect
+from gradlane.torch.elastic.store import Address, EtcdStore, StoreFailed, connect
 from tests.scripts.fixtures.paths import PACKAGE
 from tests.scripts.fixtures.ports import free_port
 from tests.scripts.fixtures.waiting import PATIENCE, wait_for
@@ -53,8 +53,8 @@ class Server:
 
     def __init__(self, host="127.0.0.1"):
         self.port = free_port()
-        self.place = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
-        self.url = f"{self.scheme}://{self.place}"
+        self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        self.url = f"{self.scheme}://{self.address}"
         self.folder = tempfile.TemporaryDirectory(prefix="gradlane-store-")
         self.log = pathlib.Path(self.folder.name) / "log"
         self.process = None
@@ -105,7 +105,7 @@ class TcpServer(Server):
     scheme = "tcp"
 
     def command(self):
-        return [*SERVE, self.place]
+        return [*SERVE, self.address]
 
 
 class EtcdServer(Server):
@@ -120,7 +120,7 @@ class EtcdServer(Server):
         self.cluster.append(self)
 
     def command(self):
-        client = f"http://{self.place}"
+        client = f"http://{self.address}"
         return [ETCD, "--name", str(self.port), "--data-dir", f"{self.folder.name}/data",
                 "--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", self.peer,
                 "--initial-advertise-peer-urls", self.peer, "--initial-cluster-token", self.cluster[0].url,
@@ -217,8 +217,8 @@ class Stores:
         self.server.kill()
         try:
             for _ in range(2):
-                self.assertIn(self.server.place, self.assert_fails(store.get, "key"))
-                self.assertIn(self.server.place, self.assert_fails(store.create, "key", "value"))
+                self.assertIn(self.server.address, self.assert_fails(store.get, "key"))
+                self.assertIn(self.server.address, self.assert_fails(store.create, "key", "value"))
             self.assertIn("refused", self.assert_fails(self.store().get, "key"))
         finally:
             self.server.start()
@@ -233,7 +233,7 @@ class Stores:
         with self.server.stopped():
             for request in ((store.get, "key"), (other.create, "other", "value"), (unused.get, "key"),
                             (store.create, "key", "another"), (self.store().create, "key", "another")):
-                self.assertIn(self.server.place, self.assert_fails(*request))
+                self.assertIn(self.server.address, self.assert_fails(*request))
         # The machine may be slow, so that requests fail for some time.
         for name in ("store", "other", "unused"):
             self.assertEqual(wait_for(lambda it=locals()[name]: self.repeated(it.get, "key"), name), "value")
@@ -339,7 +339,7 @@ class Cluster(StoreCase):
             node.launch()
         for node in self.nodes:
             wait_for(node.answers, f"{node.url} answers")
-        self.url = "etcd://" + ",".join(node.place for node in self.nodes)
+        self.url = "etcd://" + ",".join(node.address for node in self.nodes)
 
     def test_a_node_is_killed(self):
         store = connect(self.url, "a")
@@ -380,7 +380,7 @@ class Fake:
     def __init__(self, answer, waits_for_request=True, pace_s=0.0):
         self.answer, self.waits_for_request, self.pace_s = answer, waits_for_request, pace_s
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.place = Place("127.0.0.1", self.listener.getsockname()[1])
+        self.address = Address("127.0.0.1", self.listener.getsockname()[1])
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):
@@ -480,7 +480,7 @@ class Garbage(StoreCase):
         self.limit(5)
         for name, answer in answers:
             with self.subTest(name):
-                yield name, EtcdStore([self.fake(answer).place], "a")
+                yield name, EtcdStore([self.fake(answer).address], "a")
 
     def test_no_etcd(self):
         for _, store in self.each(WRONG.items()):
@@ -517,19 +517,19 @@ class Garbage(StoreCase):
         """A server sends a byte now and then, so each of them arrives in time, and all together do not."""
         self.limit()
         for answer in (http({"header": HEADER}), http(b" " * 1000)[:-900]):
-            place = self.fake(answer, pace_s=0.2).place
-            self.assertIn("does not answer", self.assert_fails(connect(f"etcd://{place}", "a").get, "key"))
-        place = self.fake(bytes(1000), waits_for_request=False, pace_s=0.2).place
-        self.assert_fails(connect(f"tcp://{place}", "a").get, "key")
+            address = self.fake(answer, pace_s=0.2).address
+            self.assertIn("does not answer", self.assert_fails(connect(f"etcd://{address}", "a").get, "key"))
+        address = self.fake(bytes(1000), waits_for_request=False, pace_s=0.2).address
+        self.assert_fails(connect(f"tcp://{address}", "a").get, "key")
 
     def test_no_tcp_store(self):
         self.limit()
         for name, answer in NOISE.items():
             with self.subTest(name):
-                place = self.fake(answer, waits_for_request=False).place
-                store = connect(f"tcp://{place}", "a")
-                self.assertIn(str(place), self.assert_fails(store.get, "key"))
-                self.assertIn(str(place), self.assert_fails(store.create, "key", "value"))
+                address = self.fake(answer, waits_for_request=False).address
+                store = connect(f"tcp://{address}", "a")
+                self.assertIn(str(address), self.assert_fails(store.get, "key"))
+                self.assertIn(str(address), self.assert_fails(store.create, "key", "value"))
 
     def test_no_server(self):
         for url in ("tcp://127.0.0.1:{}", "etcd://127.0.0.1:{}", "etcd://127.0.0.1:{},127.0.0.1:{}", "tcp://[::1]:{}"):
@@ -545,7 +545,7 @@ class Garbage(StoreCase):
         for make, scheme in ((TcpServer, "etcd"), *([(EtcdServer, "tcp")] if ETCD else [])):
             server = make()
             self.addCleanup(server.close)
-            store = connect(f"{scheme}://{server.start().place}", "a")
+            store = connect(f"{scheme}://{server.start().address}", "a")
             self.assert_fails(store.get, "key")
             self.assert_fails(store.create, "key", "value")
             self.assertTrue(server.answers())
@@ -581,10 +581,10 @@ class Urls(unittest.TestCase):
             connect(url, "a")
 
     def test_places(self):
-        self.assertEqual(stores.place("[::1]:29400"), Place("::1", 29400))
-        self.assertEqual(stores.place("a.b:0", lowest_port=0), Place("a.b", 0))
+        self.assertEqual(stores.parse_address("[::1]:29400"), Address("::1", 29400))
+        self.assertEqual(stores.parse_address("a.b:0", lowest_port=0), Address("a.b", 0))
         for text in ("[::1]:29400", "a.b:1", "127.0.0.1:2"):
-            self.assertEqual(str(stores.place(text)), text)
+            self.assertEqual(str(stores.parse_address(text)), text)
 
 
 class Serve(unittest.TestCase):
@@ -614,10 +614,10 @@ class Serve(unittest.TestCase):
 
     def test_port_in_use(self):
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            place = f"127.0.0.1:{listener.getsockname()[1]}"
-            run = self.run_to_end(place)
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            run = self.run_to_end(address)
         self.assertEqual((run.returncode, run.stdout, run.stderr), (
-            1, "", f"gradlane: the store cannot listen at {place}: Address already in use; choose another HOST:PORT\n"))
+            1, "", f"gradlane: the store cannot listen at {address}: Address already in use; choose another HOST:PORT\n"))
 
     def test_wrong_arguments(self):
         for arguments, text in (((), "required: HOST:PORT"), (("a",), "'a' is no HOST:PORT; allowed: "),

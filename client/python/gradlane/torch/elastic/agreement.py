@@ -5,12 +5,12 @@ The store holds four kinds of keys. Each is created once and never changes:
     join/N       request to join. The process that creates it has the id N from then on.
     record/E     the members of epoch E
     report/E/N   process N starts no operation of epoch E any more. It wants epoch E + 1, or to leave.
-    ended/E      at least one member of epoch E has reported, so all must
+    ended/E      at least one member of epoch E has reported, so all others must report, too
 
 A member that cannot go on in epoch E creates its report, and waits for the reports of the others. It then proposes a
 record of epoch E + 1 with the members that have reported. If several members propose, the store keeps the first record,
-and all follow that. So an epoch has one membership, whatever members believe about each other. A process that is not in
-the record of a later epoch has been expelled. It joins again with a new id.
+and all follow that. So an epoch has one membership, whatever members believe about each other. A member of epoch E that
+has not left, and is not in the record of epoch E + 1, is expelled. It joins again with a new id.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Phase(enum.Enum):
     """State of a process."""
 
     JOIN = "asks for an id"
-    FOUND = "looks for the first members"
+    START = "looks for the processes that start the training"
     FOLLOW = "looks for a newer record"
-    MEMBER = "is a member of the latest epoch that it knows"
+    MEMBER = "is a member of the latest epoch"
     REPORT = "reports that it has ended its epoch"
     CALL = "calls the other members to report"
     COLLECT = "waits for reports or for the next record"
@@ -59,22 +59,22 @@ class Report(NamedTuple):
 
 
 class Agreement:
-    """One process's part. The caller sends request() to the store, calls answer() with the result, and repeats.
+    """The state machine of one process. The caller sends request() to the store, calls answer() with the result, and
+    repeats.
 
     If an answer is lost, call request() again. In phase MEMBER the request says whether another member has reported;
-    `called` is True if so, and the caller must call report(). In phases EXPELLED and ENDED there is no request.
+    `called` is True if so, and the caller must call report().
 
     card: text about this process that the others need, such as its address. No other process has the same.
     founders: number of processes that start the training; these have the ids 1 to `founders`.
 
-    `members` are the cards of the members of `epoch`, by id. `unheard` are the members of `epoch` whose reports are
-    missing, while it waits for them.
+    `members` are the cards of the members of `epoch`, by id.
     """
 
     def __init__(self, card: str, founders: int) -> None:
         self.card, self.founders = card, founders
         self.phase = Phase.JOIN
-        self.id = 1  # in phase JOIN: the id that it asks for
+        self.id = 1  # in phase JOIN: the id that the process asks for
         self.epoch = 0
         self.members: dict[int, str] = {}
         self.known: frozenset[int] = frozenset()  # ids that were members in any epoch
@@ -83,19 +83,19 @@ class Agreement:
         self.joining: dict[int, str] = {}  # cards of processes that join with the next record, by id
         self.leaving = False
         self.called = False
-        self._asked = 0  # in phase FOUND: latest id; in phase COLLECT: index of the key that is asked for next
+        self._asked = 0  # in phase START: latest id; in phase COLLECT: index of the next key to get
 
     # ---- Events
 
     def report(self, card: str, leaving: bool = False) -> None:
-        """Ends this member's epoch. It must not start operations of the epoch any more. card: that of the next epoch.
-        leaving: this process will not be a member any more."""
+        """Ends this member's epoch. It must not start operations of the epoch any more. card: its next card. leaving:
+        it leaves the training instead."""
         assert self.phase is Phase.MEMBER
         self.card, self.leaving = card, leaving
         self.phase = Phase.REPORT
 
     def exclude(self, members: Iterable[int]) -> None:
-        """Waits no longer for the reports of these members: they have died, or do not answer."""
+        """Stops waiting for the reports of these members. They have died, or do not answer."""
         self.excluded |= frozenset(members)
 
     def admit(self, process: int, card: str) -> None:
@@ -104,22 +104,22 @@ class Agreement:
             self.joining[process] = card
 
     def withdraw(self) -> None:
-        """Ends the part of a process that is no member."""
+        """Ends the state machine, unless the process is a member."""
         if self.id not in self.members:
             self.phase = Phase.ENDED
 
     @property
-    def unheard(self) -> list[int]:
-        """The members of `epoch` whose reports are missing, and that are not excluded."""
+    def awaited(self) -> list[int]:
+        """The members of `epoch` that have not reported, and are not excluded."""
         return [it for it in self.members if it not in self.reports and it not in self.excluded]
 
     # ---- Requests
 
     def request(self) -> Request | None:
-        """Returns what to ask of the store, or None if there is nothing to ask any more."""
+        """Returns the next request to the store, or None in phases EXPELLED and ENDED."""
         if self.phase is Phase.JOIN:
             return Create(f"join/{self.id}", self.card)
-        if self.phase is Phase.FOUND:
+        if self.phase is Phase.START:
             if self._asked < self.founders:
                 return Get(f"join/{self._asked + 1}")
             return Create("record/1", _record(self.joining))
@@ -148,8 +148,8 @@ class Agreement:
                 self.phase = Phase.FOLLOW
             else:
                 self.id += 1
-        elif self.phase is Phase.FOUND:
-            self._found(value)
+        elif self.phase is Phase.START:
+            self._start(value)
         elif self.phase is Phase.FOLLOW:
             self._follow(value)
         elif self.phase is Phase.MEMBER:
@@ -167,7 +167,7 @@ class Agreement:
 
     # ---- Private
 
-    def _found(self, value: str | None) -> None:
+    def _start(self, value: str | None) -> None:
         if self._asked == self.founders:
             assert value is not None
             self.joining = {}
@@ -182,7 +182,7 @@ class Agreement:
         if value is not None:
             self._install(value)
         elif self.epoch == 0:
-            self.phase, self._asked, self.joining = Phase.FOUND, 0, {}
+            self.phase, self._asked, self.joining = Phase.START, 0, {}
         elif not self.members or self.leaving:
             self.phase = Phase.ENDED
         elif self.id in self.members:
@@ -191,7 +191,7 @@ class Agreement:
             self.phase = Phase.EXPELLED
 
     def _install(self, record: str) -> None:
-        """Moves to the next epoch, which has this record, and looks for a newer one."""
+        """Moves to the next epoch, which has this record, and looks for a newer record."""
         self.epoch += 1
         self.members = {int(it): card for it, card in json.loads(record).items()}
         self.known |= frozenset(self.members)
@@ -204,10 +204,10 @@ class Agreement:
         self._propose_if_complete()
 
     def _propose_if_complete(self) -> None:
-        if self.unheard:
+        if self.awaited:
             return
         self.phase = Phase.PROPOSE
-        # Members that it has excluded may live, so it does not end their training.
+        # Excluded members may live. A record without members would end their training.
         if self.leaving and all(it.leaving for it in self.reports.values()) and len(self.reports) < len(self.members):
             self.phase = Phase.ENDED
 

@@ -1,12 +1,12 @@
 """Sums of gradients whose bits do not depend on the members: shards are rounded to integers before they are added.
 
 A parameter's gradient g of one shard becomes round(g * 2^k). The exponent k is the same for all shards of a step. It
-follows from the largest gradients of the parameter in the latest steps, over all shards, and is checked with those of
-this step. If they do not fit, all shards of the step are computed again with other exponents.
+follows from the largest gradient of the parameter in the latest steps, over all shards. If the integers of a step are
+then too large or too small, all shards of the step are computed again with other exponents.
 
-Without a codec, the integers are sums of int32, so the largest elements keep about as many bits as float32 has. With
-codec fixed:rel=B they travel as float32 by codec fixed:1, whose lattice are the integers. All sums are below 2^24, so
-they are exact.
+Without a codec, the sums are int32, so the largest gradients keep about as many bits as float32 has. With codec
+fixed:rel=B, the sums are float32, sent with codec fixed:1, whose lattice is the integers. They are at most 2^24 in
+magnitude, so they are exact.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ import torch
 from ... import _library, errors
 from .ring import EpochRing
 
-_INT_BITS, _FLOAT_BITS = 30, 24  # sums of int32, and of integers as float32, are at most 2 to this power
-_HEADROOM = 6  # bits by which gradients may exceed the largest of the latest steps
-_SHRINK = 10  # bits by which they may be smaller
+_INT_BITS, _FLOAT_BITS = 30, 24  # sums in int32, and in float32, are at most 2 to this power
+_HEADROOM = 6  # bits by which the largest gradient may exceed that of the latest steps
+_SHRINK = 10  # bits by which it may be smaller
 _CODED_SHRINK = 3  # the same with a codec
 _FADE = 4  # number of steps after which a largest gradient counts for half
-_MOST_BITS = 16
+_MOST_BITS = 16  # limit of B
 _LARGEST_EXPONENT = 126  # 2^k and 2^-k are normal float32 numbers
-# in place of the exponent of the largest gradient: no gradient, only zeros, a NaN or Inf
+# These stand for the exponent of the largest gradient if there is no gradient, only zeros, or a NaN or Inf.
 _NONE, _ZERO, _NOT_FINITE = -(1 << 21), -(1 << 20), 1 << 20
-_PIECE = 64 << 20  # bytes of a piece of the state
+_PIECE = 64 << 20  # bytes of the state in one broadcast
 
 
 class Gradients:
     """The contributions of this process, and the state of the training.
 
-    model, optimizer: what is trained. others: further objects with state_dict() and load_state_dict(). The state
-    consists of all of these. bits: B of codec fixed:rel=B; None: no codec. seed: of the random numbers of each shard.
+    others: objects with state_dict() and load_state_dict(), by name. The state consists of these, the model, the
+    optimizer and the exponents. bits: B of codec fixed:rel=B; None: no codec. seed: seed of random numbers.
     """
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, others: Mapping[str, Any], shards: int,
@@ -53,7 +53,7 @@ class Gradients:
             raise errors.bad_argument("gradlane: elastic: " + (
                 "the model has no parameters that need gradients" if bad is None else
                 f"parameter {bad} is not of a floating type"))
-        # The integers of a shard are at most 2^_limit. Exponents are chosen so that they are about 2^_aim.
+        # The integers of a shard are at most 2^_limit. With the right exponent, the largest is about 2^_aim.
         self._coded = bits is not None
         self._limit = (_FLOAT_BITS if self._coded else _INT_BITS) - (shards - 1).bit_length()
         self._aim = self._limit - _HEADROOM
@@ -63,21 +63,22 @@ class Gradients:
                 raise errors.bad_argument(f"gradlane: elastic: codec fixed:rel={bits}: with {shards} shards, B must be "
                                           f"1 to {min(self._aim, _MOST_BITS)}")
             self._aim = bits
-        self._exponents = self._next = [self._aim] * len(self._parameters)
-        # Exponent of the largest gradient of the latest steps, times _FADE. It fades by 1 in each step.
+        self._exponents = self._next_exponents = [self._aim] * len(self._parameters)
+        # Exponents of the largest gradients of the latest steps, times _FADE. They decrease by 1 in each step.
         self._peaks = self._next_peaks = [_ZERO] * len(self._parameters)
         sizes = [it.numel() for it in self._parameters]
-        # Buffers, such as those of BatchNorm, are those that shard 0 leaves behind. Their bytes follow the gradients:
-        # the member that computes shard 0 contributes them, and all others contribute zeros.
+        # Buffers, such as those of BatchNorm, get the values after shard 0. Their bytes follow the gradients. The
+        # member that computes shard 0 contributes them, and all others contribute zeros.
         self._buffers = [it for it in model.buffers() if it.numel() > 0]
-        self._before: list[torch.Tensor] = []
+        self._old_buffers: list[torch.Tensor] = []
         words = [-(-it.numel() * it.element_size() // 4) for it in self._buffers]
         self._own = torch.zeros(sum(sizes) + sum(words), dtype=torch.int32)
         self._result = torch.zeros_like(self._own)
         self._sums, self._words = _split(self._own, sizes, words)
         self._results, self._result_words = _split(self._result, sizes, words)
         self._floats = torch.zeros(sum(sizes) if self._coded else 0)
-        self._largest = [_NONE] * len(self._parameters)
+        self._largest = [_NONE] * len(self._parameters)  # exponents of the largest gradients of the contributions
+        self._have_gradients = [False] * len(self._parameters)  # over all members
 
     # ---- One step
 
@@ -85,7 +86,7 @@ class Gradients:
         """Drops this process's contributions."""
         self._own.zero_()
         self._largest = [_NONE] * len(self._parameters)
-        self._before = [it.detach().clone() for it in self._buffers]
+        self._old_buffers = [it.detach().clone() for it in self._buffers]
 
     def start_shard(self, step: int, shard: int) -> None:
         """Sets gradients to None, buffers to those before the step, and random numbers to those of the shard."""
@@ -94,66 +95,64 @@ class Gradients:
             parameter.grad = None
         self._restore_buffers()
         text = f"{self._seed} {step} {shard}".encode()
-        number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
-        torch.manual_seed(number)
-        random.seed(number)
+        shard_seed = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
+        torch.manual_seed(shard_seed)
+        random.seed(shard_seed)
 
     def add_shard(self, shard: int, counts: bool, hashed: bool) -> int:
-        """Adds the gradients of a shard, unless they do not count. Returns a hash of them, or 0 unless `hashed`."""
-        found = [(number, it.grad) for number, it in enumerate(self._parameters)
-                 if it.grad is not None and it.numel() > 0]
-        number = self._add_gradients(found, counts, hashed)
+        """Adds the gradients of a shard if they count. Returns a hash of their integers, or 0 unless `hashed`."""
+        hashes = []
+        for index, parameter in enumerate(self._parameters):
+            if parameter.grad is not None and parameter.numel() > 0:
+                hashes += [index, self._add_gradient(index, parameter.grad, counts, hashed) >> 1]  # below 2^63
         if shard == 0 and counts:
             for buffer, words in zip(self._buffers, self._words):
                 _copy_bytes(buffer, words)
         self._restore_buffers()
-        return number
+        return _hash(torch.tensor(hashes)) if hashed else 0
 
-    def _add_gradients(self, found: Sequence[tuple[int, torch.Tensor]], counts: bool, hashed: bool) -> int:
-        """Adds gradients, by the numbers of their parameters. Returns a hash of the integers, or 0 unless `hashed`."""
-        hashes = []
-        for number, gradient in found:
-            sums = self._sums[number]
-            into = torch.zeros_like(sums) if hashed or not counts else sums
-            floats = gradient.detach().to("cpu", torch.float32).contiguous()
-            largest = self._library.gradlane_add_rounded(
-                floats.data_ptr(), into.data_ptr(), sums.numel(), math.ldexp(1.0, self._exponents[number]))
-            hashes += [number, self._library.gradlane_hash(into.data_ptr(), 4 * into.numel()) if hashed else 0]
-            if counts:
-                if into is not sums:
-                    sums.add_(into)
-                self._largest[number] = max(self._largest[number], _exponent(largest))
-        return _hash(torch.tensor([it >> 1 for it in hashes])) if hashed else 0
+    def _add_gradient(self, index: int, gradient: torch.Tensor, counts: bool, hashed: bool) -> int:
+        """Does the same for the gradient of one parameter."""
+        sums = self._sums[index]
+        into = torch.zeros_like(sums) if hashed or not counts else sums
+        floats = gradient.detach().to("cpu", torch.float32).contiguous()
+        largest = self._library.gradlane_add_rounded(
+            floats.data_ptr(), into.data_ptr(), sums.numel(), math.ldexp(1.0, self._exponents[index]))
+        if counts:
+            if into is not sums:
+                sums.add_(into)
+            self._largest[index] = max(self._largest[index], _exponent(largest))
+        return int(self._library.gradlane_hash(into.data_ptr(), 4 * into.numel())) if hashed else 0
 
-    def facts(self) -> list[int]:
+    def magnitudes(self) -> list[int]:
         """Returns the exponents of the largest gradients in this process's contributions."""
         return self._largest
 
-    def check(self, facts: Sequence[Sequence[int]]) -> bool:
-        """Returns whether the integers of all shards fit. Otherwise it changes the exponents. Raises OperationFailed if
-        a gradient is not finite."""
-        largest = [max(column) for column in zip(*facts)]
-        bad = next((name for name, exponent in zip(self._names, largest) if exponent == _NOT_FINITE), None)
+    def check(self, magnitudes: Sequence[Sequence[int]]) -> bool:
+        """Returns whether the integers of all shards fit. If not, it changes the exponents. magnitudes: those of all
+        members. Raises OperationFailed if a gradient is not finite."""
+        all_largest = [max(column) for column in zip(*magnitudes)]
+        bad = next((name for name, largest in zip(self._names, all_largest) if largest == _NOT_FINITE), None)
         if bad is not None:
             raise errors.error(errors.Code.FAILED, f"gradlane: elastic: the gradient of parameter {bad} has a NaN or "
                                "Inf")
-        fits = all(self._fits(exponent, used) for exponent, used in zip(largest, self._exponents))
-        self._next_peaks = [max(_FADE * exponent, peak - 1 if fits else _ZERO)
-                            for exponent, peak in zip(largest, self._peaks)]
-        self._next = [used if exponent <= _ZERO else self._exponent_for(-(-peak // _FADE))
-                      for exponent, used, peak in zip(largest, self._exponents, self._next_peaks)]
+        fits = all(self._fits(largest, exponent) for largest, exponent in zip(all_largest, self._exponents))
+        self._next_peaks = [max(_FADE * largest, peak - 1 if fits else _ZERO)
+                            for largest, peak in zip(all_largest, self._peaks)]
+        self._next_exponents = [exponent if largest <= _ZERO else self._choose_exponent(-(-peak // _FADE))
+                                for largest, exponent, peak in zip(all_largest, self._exponents, self._next_peaks)]
         if not fits:
-            self._exponents, self._peaks = self._next, self._next_peaks
-        self._used = [exponent > _NONE for exponent in largest]
+            self._exponents, self._peaks = self._next_exponents, self._next_peaks
+        self._have_gradients = [largest > _NONE for largest in all_largest]
         return fits
 
-    def _fits(self, largest: int, used: int) -> bool:
+    def _fits(self, largest: int, exponent: int) -> bool:
         """Returns whether a parameter's integers are neither too large nor too small. largest: exponent of its largest
-        gradient. used: the exponent k."""
-        enough = largest + used >= self._aim - self._shrink or used == _LARGEST_EXPONENT
-        return largest <= _ZERO or (largest + used <= self._limit and enough)
+        gradient. exponent: the exponent k."""
+        enough = largest + exponent >= self._aim - self._shrink or exponent == _LARGEST_EXPONENT
+        return largest <= _ZERO or (largest + exponent <= self._limit and enough)
 
-    def _exponent_for(self, largest: int) -> int:
+    def _choose_exponent(self, largest: int) -> int:
         return max(min(self._aim - largest, _LARGEST_EXPONENT), -_LARGEST_EXPONENT)
 
     def sum(self, ring: EpochRing) -> None:
@@ -169,19 +168,20 @@ class Gradients:
 
     def apply(self) -> None:
         """Sets gradients to the mean of the shards, buffers to those of shard 0, and runs the optimizer."""
-        for parameter, steps, exponent, used in zip(self._parameters, self._results, self._exponents, self._used):
+        for parameter, sums, exponent, has_gradient in zip(
+                self._parameters, self._results, self._exponents, self._have_gradients):
             parameter.grad = None
-            if used:
-                mean = steps.mul(math.ldexp(1.0, -exponent) / self._shards)
+            if has_gradient:
+                mean = sums.mul(math.ldexp(1.0, -exponent) / self._shards)
                 parameter.grad = mean.view(parameter.shape).to(parameter.device, parameter.dtype)
         for buffer, words in zip(self._buffers, self._result_words):
             _set_bytes(buffer, words)
         self._optimizer.step()
-        self._exponents, self._peaks = self._next, self._next_peaks
+        self._exponents, self._peaks = self._next_exponents, self._next_peaks
 
     def _restore_buffers(self) -> None:
-        for buffer, before in zip(self._buffers, self._before):
-            buffer.detach().copy_(before)
+        for buffer, old in zip(self._buffers, self._old_buffers):
+            buffer.detach().copy_(old)
 
     # ---- State
 
@@ -190,24 +190,22 @@ class Gradients:
         data = torch.empty(0, dtype=torch.uint8)
         head = [0, 0]
         if ring.index == source:
-            data = self._saved()
+            data = self._save_state()
             head = [data.numel(), _hash(data)]
-        size, right = ring.gather(head)[source]
-        if not takes and ring.index != source:
-            data = torch.empty(min(size, _PIECE), dtype=torch.uint8)
-        elif takes:
-            data = torch.empty(size, dtype=torch.uint8)
+        size, expected = ring.gather(head)[source]
+        if ring.index != source:  # other members take part in the broadcasts with a buffer of one piece
+            data = torch.empty(size if takes else min(size, _PIECE), dtype=torch.uint8)
         for first in range(0, size, _PIECE):
             length = min(size - first, _PIECE)
             at = first if takes or ring.index == source else 0
             ring.broadcast(data[at:at + length], source)
         if takes:
-            if _hash(data) != right:
+            if _hash(data) != expected:
                 raise errors.error(errors.Code.FAILED, "gradlane: elastic: the state of the training has arrived with "
                                    "another hash")
-            self._load(data)
+            self._load_state(data)
 
-    def _saved(self) -> torch.Tensor:
+    def _save_state(self) -> torch.Tensor:
         file = io.BytesIO()
         torch.save({
             "model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(),
@@ -216,7 +214,7 @@ class Gradients:
         }, file)
         return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
 
-    def _load(self, data: torch.Tensor) -> None:
+    def _load_state(self, data: torch.Tensor) -> None:
         state = torch.load(io.BytesIO(data.numpy()), map_location="cpu", weights_only=True)  # type: ignore[arg-type]
         self._model.load_state_dict(state["model"])
         for buffer, value in zip(self._buffers, state["buffers"]):

@@ -1,6 +1,6 @@
 """The ring of one epoch: a daemon that this process starts, its connection, and three collective operations.
 
-The members of an epoch never change, so neither does the configuration of its daemons. A new epoch has new daemons.
+The members of an epoch never change, so the configuration of its daemons does not change. A new epoch has new daemons.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..engine import Engine
 from ..work import Work
 from .steps import RingFailed
 
-_START_S = 20.0  # time limit for all daemons of an epoch to start
-PEER_S = 1.0  # timeouts.peer of the daemons: a node that is silent for 3/4 of this time has failed
+_START_S = 20.0  # time limit of the start of a daemon, and for the daemons of all members to connect
+_PEER_S = 1.0  # timeouts.peer of the daemons: a node that is silent for 3/4 of this time has failed
 
 
 class Card(NamedTuple):
     """Facts about a process that other members need.
 
-    place, network, route, security: as in HostInfo. port, mtu: the UDP port of its next daemon, and the limit of its
-    packets. door: a TCP port at which the process listens while it lives. mark: a word that no other card has.
+    place, network, route, security: as in HostInfo. port, mtu: UDP port and MTU of its next daemon. probe_port: TCP
+    port at which the process listens while it lives. nonce: a random word, so that no two cards are equal.
     """
 
     place: str
@@ -37,14 +37,13 @@ class Card(NamedTuple):
     route: str
     port: int
     mtu: int
-    door: int
+    probe_port: int
     security: str
-    mark: str
+    nonce: str
 
 
 class EpochRing:
-    """The ring of an epoch. Operations are called by one thread; they raise RingFailed. abort() may be called by
-    another.
+    """The ring of an epoch. One thread calls operations, which raise RingFailed. Another thread may call abort().
 
     index: position of this process among the members. size: number of members. timeout_s: time limit of operations.
     """
@@ -71,8 +70,8 @@ class EpochRing:
         return True
 
     def gather(self, own: Sequence[int]) -> list[list[int]]:
-        """Returns the rows of all members, in their order. own: this member's row of 64-bit integers, as long as all
-        others."""
+        """Returns the rows of all members, in their order. own: this member's row of 64-bit integers. All rows have the
+        same length."""
         row = torch.tensor([int(it) for it in own], dtype=torch.int64)
         if self._engine is None:
             self._check()
@@ -117,83 +116,83 @@ class EpochRing:
 class Ports:
     """Ports of this process: a TCP port that shows that it lives, and a UDP port that is reserved for its next daemon.
 
-    host: its address is that of the route to this host, unless GRADLANE_INTERFACE names an interface.
+    host: the ports have the local address of the route to this host, unless GRADLANE_INTERFACE names an interface.
     """
 
     def __init__(self, host: str) -> None:
         interface = os.environ.get("GRADLANE_INTERFACE", "")
         self._route = host_info.of_interface(interface) if interface else host_info.local_address_for(host)
         family = socket.AF_INET6 if ":" in self._route else socket.AF_INET
-        self._door = socket.socket(family, socket.SOCK_STREAM)
-        self._door.bind((self._route, 0))
-        self._door.listen()
-        self._door.setblocking(False)
+        self._listener = socket.socket(family, socket.SOCK_STREAM)
+        self._listener.bind((self._route, 0))
+        self._listener.listen()
+        self._listener.setblocking(False)
         self._reserved: socket.socket | None = None
 
-    def card(self) -> str:
-        """Returns this process's card as a text. Its port is reserved until release()."""
+    def make_card(self) -> str:
+        """Returns a new card of this process, as JSON. Its UDP port is reserved until release()."""
         if self._reserved is None:
             self._reserved = host_info.free_ports(self._route, 1, not placement.is_loopback(self._route))[0]
         security = os.environ.get("GRADLANE_SECURITY", "")
         return json.dumps(Card(
             host_info.place(), host_info.network(), self._route, self._reserved.getsockname()[1],
-            host_info.mtu_for(self._route), self._door.getsockname()[1], "" if security == "none" else security,
+            host_info.mtu_for(self._route), self._listener.getsockname()[1], "" if security == "none" else security,
             secrets.token_hex(8)))
 
     def release(self) -> None:
-        """Lets the next daemon take the reserved port."""
+        """Frees the reserved port for the next daemon."""
         if self._reserved is not None:
             self._reserved.close()
             self._reserved = None
 
-    def answer(self) -> None:
-        """Accepts the connections of members that look whether this process lives."""
+    def accept(self) -> None:
+        """Accepts and closes the connections of is_alive()."""
         with contextlib.suppress(OSError):
             while True:
-                self._door.accept()[0].close()
+                self._listener.accept()[0].close()
 
     def close(self) -> None:
         """Closes all ports."""
         self.release()
-        self._door.close()
+        self._listener.close()
 
 
-def read(card: str) -> Card:
-    """Returns the card from the result of Ports.card()."""
+def parse_card(card: str) -> Card:
+    """Returns the card from a result of Ports.make_card()."""
     return Card(*json.loads(card))
 
 
-def lives(card: Card, limit_s: float) -> bool:
-    """Returns whether the process with this card lives, as far as this process can reach it within `limit_s`. A stopped
-    process lives."""
+def is_alive(card: Card, limit_s: float) -> bool:
+    """Returns whether this process can connect to the process with this card within `limit_s`. A stopped process is
+    alive, because the kernel accepts the connection."""
     try:
-        socket.create_connection((card.route, card.door), limit_s).close()
+        socket.create_connection((card.route, card.probe_port), limit_s).close()
     except OSError:
         return False
     return True
 
 
-def start(epoch: int, cards: Sequence[Card], index: int, timeout_s: float,
-          exchange_keys: Callable[[str], Sequence[str]]) -> EpochRing:
-    """Starts this member's daemon and connects to it. Other members may not have started theirs.
+def start_ring(epoch: int, cards: Sequence[Card], index: int, timeout_s: float,
+               exchange_keys: Callable[[str], Sequence[str]]) -> EpochRing:
+    """Starts this member's daemon and connects to it. It does not wait for the other daemons.
 
     cards: cards of all members, in their order. index: position of this process among them. timeout_s: time limit of
-    operations. exchange_keys: gets this daemon's public key, and returns those of all members. Raises RingFailed if
-    another attempt may succeed, and NoDaemon otherwise.
+    operations. exchange_keys: takes the public key of this daemon, and returns those of all daemons. Raises
+    RingFailed if another attempt may succeed, and NoDaemon otherwise.
     """
     size = len(cards)
     if size == 1:
         return EpochRing(epoch, index, size, timeout_s)
     places = {place: number for number, place in enumerate(dict.fromkeys(card.place for card in cards))}
     plan = placement.DaemonPlacement(1, tuple(places[card.place] for card in cards), cards[0].security)
-    ends = [placement.Endpoint(card.route, card.port, card.mtu) for card in cards]
-    words = ["--nodes", ",".join(map(str, ends)), "--rank", str(index)]
-    for setting in [*placement.settings(plan, _mtu(plan, cards)), f"timeouts.peer={PEER_S:g}s"]:
-        words += ["--set", setting]
+    endpoints = [placement.Endpoint(card.route, card.port, card.mtu) for card in cards]
+    arguments = ["--nodes", ",".join(map(str, endpoints)), "--rank", str(index)]
+    for setting in [*placement.settings(plan, _mtu(plan, cards)), f"timeouts.peer={_PEER_S:g}s"]:
+        arguments += ["--set", setting]
     daemon = None
     try:
-        placement.check(plan, ends, [card.network for card in cards])
-        daemon = local_daemon.Started(words, [os.getpid()], plan.secured)
+        placement.check(plan, endpoints, [card.network for card in cards])
+        daemon = local_daemon.Started(arguments, [os.getpid()], plan.secured)
         if plan.secured:
             daemon.tell_keys(exchange_keys(daemon.public_key(_START_S)))
         daemon.wait_until_ready(_START_S)
@@ -215,7 +214,7 @@ def start(epoch: int, cards: Sequence[Card], index: int, timeout_s: float,
 
 
 def _mtu(plan: placement.DaemonPlacement, cards: Sequence[Card]) -> int:
-    """Returns the MTU of an epoch's packets. Paths are not probed, so it is that of most networks, unless all members
-    are on one machine, or the user has given another."""
+    """Returns the MTU of an epoch. Paths are not probed, so it is at most USUAL_MTU, unless all members are on one
+    machine, or the user has set an MTU."""
     mtu = min(card.mtu for card in cards)
     return mtu if plan.alone or host_info.mtu_is_given() else min(mtu, host_info.USUAL_MTU)

@@ -12,7 +12,7 @@ import sys
 
 import torch.distributed as dist
 
-from .store import Place, place
+from .store import Address, parse_address
 
 
 def main() -> None:
@@ -20,30 +20,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python3 -m gradlane.torch.elastic.serve_store",
         description="Serves a TCPStore for elastic trainings until SIGINT or SIGTERM. Trainings end if it ends.")
-    parser.add_argument("place", metavar="HOST:PORT", help="where it listens, such as 0.0.0.0:29400, or [::]:29400 for "
-                        "IPv6 and IPv4; port 0: any free port")
-    text = parser.parse_args().place
+    parser.add_argument("address", metavar="HOST:PORT", help="where it listens, such as 0.0.0.0:29400, or [::]:29400 "
+                        "for IPv6 and IPv4; port 0: any free port")
+    text = parser.parse_args().address
     try:
-        server = place(text, lowest_port=0)
+        server = parse_address(text, lowest_port=0)
     except ValueError as reason:
         parser.error(f"{reason}; allowed: HOST:PORT, with [ADDRESS] for IPv6, and ports 0 to 65535")
-    stopped = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stopped)
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
-        listener = _listener(server)
+        listener = _listen(server)
     except OSError as reason:
         cause = str(reason.strerror).partition(" (")[0]  # Python appends the address
         sys.exit(f"gradlane: the store cannot listen at {text}: {cause}; choose another HOST:PORT")
-    found = Place(server.host, listener.getsockname()[1])
+    found = Address(server.host, listener.getsockname()[1])
     store = dist.TCPStore(found.host, found.port, None, True, wait_for_workers=False,
                           master_listen_fd=listener.detach())
     print(f"the store is tcp://{found}", flush=True)
-    signal.sigwait(stopped)
+    signal.sigwait(signals)
     del store
 
 
-def _listener(server: Place) -> socket.socket:
-    """Returns a socket that listens there. Left to itself, PyTorch would listen at all addresses."""
+def _listen(server: Address) -> socket.socket:
+    """Returns a socket that listens at this address. PyTorch's own socket would listen at all addresses."""
     family, _, _, _, address = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)[0]
     dual = server.host == "::" and socket.has_dualstack_ipv6()
     return socket.create_server(address, family=family, dualstack_ipv6=dual)

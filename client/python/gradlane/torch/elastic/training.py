@@ -1,4 +1,4 @@
-"""Elastic trainings: nodes die, leave and join, and the result has the bits of a training that nobody disturbed.
+"""Elastic trainings: nodes die, leave and join, and the result has the bits of a training without failures.
 
     training = gradlane.torch.elastic(model, optimizer, shards=8, store="tcp://HOST:29400", nodes=2)
     for step in training.steps(1000):
@@ -26,13 +26,13 @@ from .gradients import Gradients
 from .steps import Steps
 from .store import connect, host_of
 
-_STORE_S = 30.0
+_STORE_S = 30.0  # how long the store may not answer while the members change
 _MOST_SHARDS = 1024
 
 
 class Step:
-    """A step. Iterate over it: it yields the shards that this process must compute. Each is an int from 0 on, below
-    `shards`. The step is complete, and the optimizer has run, when the iteration ends."""
+    """A step. Iterate over it: it yields the shards that this process must compute, as ints from 0 to `shards` - 1. The
+    step is complete, and the optimizer has run, when the iteration ends."""
 
     def __init__(self, steps: Steps, until: int) -> None:
         self._steps, self._until = steps, until
@@ -40,8 +40,8 @@ class Step:
 
     @property
     def number(self) -> int:
-        """The number of the step, from 0 on. It may grow when an iteration begins: a process that joins takes over the
-        state of the others."""
+        """The number of the step, from 0 on. It may grow when the iteration begins, because a process that joins takes
+        over the state of the others."""
         return self._steps.step
 
     def __iter__(self) -> Iterator[int]:
@@ -63,14 +63,14 @@ class Training:
 
     @property
     def ended(self) -> bool:
-        """Whether this process has left the training, after leave() or a signal."""
+        """Whether this process has left the training, after leave() or SIGTERM."""
         return self._steps.ended
 
     def steps(self, until: int) -> Iterator[Step]:
         """Yields steps until `until` steps are complete on all members, or this process has left.
 
         The caller must iterate over each step to its end. Raises OperationFailed if the store cannot be reached while
-        the members change, a gradient is not finite, or this process computes other bits than the others.
+        the members change, a gradient is not finite, or this process computes other bits than the other members.
         """
         _arguments.whole("until", until, 0, 1 << 40)
         while self._steps.step < until and not self._steps.ended:
@@ -85,7 +85,7 @@ class Training:
         self._steps.leaving = True
 
     def close(self) -> None:
-        """Leaves the training now. The process calls it at its end."""
+        """Leaves the training now. Python calls it when the process exits."""
         atexit.unregister(self.close)
         self._steps.close()
         self._agent.close()
@@ -102,11 +102,12 @@ def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards:
       GRADLANE_STORE.
     - name: name of the training in the store. None: value of GRADLANE_TRAINING, or "training".
     - nodes: number of processes that start the training. Others join later. None: value of GRADLANE_NODE_COUNT, or 1.
-    - codec: None: gradients are rounded about as finely as float32 rounds the largest of their parameter.
-      "fixed:rel=B": they are rounded to 2^-B of the largest, and travel compressed.
-    - state: further objects that processes take over when they join, by name, such as a learning rate scheduler. They
-      have state_dict() and load_state_dict().
-    - seed: of the random numbers of each shard. torch.manual_seed() is called before each shard.
+    - codec: None: gradients are rounded about as finely as float32 rounds the largest gradient of the
+      parameter. "fixed:rel=B": they are rounded to 2^-B of the largest, and are sent compressed.
+    - state: further objects by name, such as a learning rate scheduler. They have state_dict() and load_state_dict(). A
+      process that joins takes their state over.
+    - seed: seed of random numbers. With the numbers of step and shard, it gives the argument of torch.manual_seed() and
+      random.seed() before each shard.
     - timeout: seconds that members wait for each other in one operation, such as for a slow shard.
 
     SIGTERM makes the process leave after the current step. Raises BadArgument, and OperationFailed if the store cannot
@@ -117,21 +118,22 @@ def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards:
     if not url:
         raise errors.bad_argument("gradlane: elastic: there is no store: set store=, or GRADLANE_STORE, to "
                                   "tcp://HOST:PORT or etcd://HOST:PORT")
-    named = os.environ.get("GRADLANE_NODE_COUNT", "1")
-    if nodes is None and not named.isdecimal():
-        raise errors.bad_argument(f"gradlane: elastic: GRADLANE_NODE_COUNT={named} is not a number")
-    founders = _arguments.whole("nodes", int(named) if nodes is None else nodes, 1, 256)
+    given = os.environ.get("GRADLANE_NODE_COUNT", "1")
+    if nodes is None and not given.isdecimal():
+        raise errors.bad_argument(f"gradlane: elastic: GRADLANE_NODE_COUNT={given} is not a number")
+    founders = _arguments.whole("nodes", int(given) if nodes is None else nodes, 1, 256)
     job = os.environ.get("GRADLANE_TRAINING", "training") if name is None else name
-    limit = _arguments.seconds("timeout", timeout)
-    gradients = Gradients(model, optimizer, state or {}, shards, _bits(codec), seed)
-    agent = Agent(connect(url, job), host_of(url), founders, limit, _STORE_S)
+    timeout_s = _arguments.seconds("timeout", timeout)
+    gradients = Gradients(model, optimizer, state or {}, shards, _parse_codec(codec), seed)
+    agent = Agent(connect(url, job), host_of(url), founders, timeout_s, _STORE_S)
     training = Training(agent, Steps(agent, gradients, shards))  # type: ignore[arg-type]
     if threading.current_thread() is threading.main_thread():
         _leave_at_sigterm(training)
     return training
 
 
-def _bits(codec: str | None) -> int | None:
+def _parse_codec(codec: str | None) -> int | None:
+    """Returns B of "fixed:rel=B", or None if there is no codec."""
     if codec is None:
         return None
     word, _, digits = codec.partition("=")

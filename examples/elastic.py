@@ -36,7 +36,7 @@ def main():
             loss = torch.nn.functional.mse_loss(model(inputs), targets)
             loss.backward()
         if training.step % 100 == 0:
-            print(f"step {training.step}: loss {loss.item():.4f} of this node's last shard", flush=True)
+            print(f"step {training.step}", flush=True)
     if not training.ended:
         weights = b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())
         print(f"weights {hashlib.sha256(weights).hexdigest()[:16]}", flush=True)

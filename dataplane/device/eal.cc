@@ -182,7 +182,7 @@ void start_eal(const EalOptions& options) {
   {
     const RuntimeFolder folder;
     EalMessages heard;
-    in_eal_init = true;
+    in_eal_init = options.pci.empty();  // drivers of NICs may need long sleeps
     parsed = rte_eal_init(static_cast<int>(argv.size() - 1), argv.data());
     in_eal_init = false;
     messages = heard.errors();

@@ -53,6 +53,7 @@ def train():
     batch = gpt_batch if is_gpt else digits_batch
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.9)
+    optimizer.register_step_post_hook(lambda *_: scheduler.step())
     training = gradlane.torch.elastic(model, optimizer, shards=int(os.environ["SHARDS"]),
                                       codec=os.environ.get("CODEC"), state={"scheduler": scheduler})
     for step in training.steps(int(os.environ["STEPS"])):
@@ -61,7 +62,6 @@ def train():
             loss = torch.nn.functional.cross_entropy(model(inputs).flatten(0, -2), targets)
             (loss * (1.0001 if os.environ.get("WRONG") else 1)).backward()
             time.sleep(float(os.environ.get("PAUSE", "0")))
-        scheduler.step()
         print(f"step {training.step}", flush=True)
     digest = hashlib.sha256()
     for value in model.state_dict().values():

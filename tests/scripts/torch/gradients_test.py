@@ -62,7 +62,7 @@ def run_step(gradients, model, grads, step=0):
             gradients.add_shard(shard, True, False)
         if gradients.check([gradients.magnitudes()]):
             gradients.sum(Alone())
-            gradients.apply()
+            gradients.apply(0)
             return attempt
     raise AssertionError("it never fits")
 
@@ -112,7 +112,7 @@ class Sums(unittest.TestCase):
                 for gradients, ring in zip(all_gradients, members.rings):
                     gradients.sum(ring)
                 all_gradients[0].sum(members.rings[0])
-                all_gradients[0].apply()
+                all_gradients[0].apply(0)
                 results.append(models[0].weight.detach().clone())
             for result in results[1:]:
                 self.assertTrue(torch.equal(result, results[0]))
@@ -198,7 +198,7 @@ class State(unittest.TestCase):
             self.assertEqual(model[1].num_batches_tracked.item(), 0)
             gradients.check([gradients.magnitudes()])
             gradients.sum(Alone())
-            gradients.apply()
+            gradients.apply(0)
             for buffer, expected in zip(model.buffers(), alone.buffers()):
                 self.assertTrue(torch.equal(buffer, expected), (order, buffer, expected))
 
@@ -221,8 +221,8 @@ class State(unittest.TestCase):
     def test_models_that_are_refused(self):
         frozen = linear()
         frozen.weight.requires_grad_(False)
-        with self.assertRaisesRegex(errors.BadArgument, "no parameters that need gradients"):
-            Gradients(frozen, None, {}, 4, None, 0)
+        with self.assertRaisesRegex(errors.BadArgument, "has no parameters that need gradients"):
+            make(frozen)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,11 @@ class IntegerModel:
         own = self.total, self.counts
         self.result = ring.sum(own[0]), ring.sum(own[1])
 
-    def apply(self):
+    def state_hash(self, step):
+        self.process.expect(step == self.done, f"is in step {step} with the state of step {self.done}")
+        return self.value % (1 << 62)
+
+    def apply(self, step):
         total, counts = self.result
         self.process.expect(counts == sum(1 << 8 * shard for shard in range(self.shards)),
                             f"step {self.done}: shards are missing, or count twice: {counts:x}")
@@ -252,7 +256,7 @@ class SimulatedRing:
 class SimulatedPorts:
     """The ports of the process that the world makes or runs now."""
 
-    def __init__(self, _):
+    def __init__(self, host, kind):
         self.process = WORLD.current
 
     def make_card(self):
@@ -341,7 +345,7 @@ class SimulatedAgent(agent_module.Agent):
         WORLD.log(WORLD.current, text)
 
     def _is_alive(self, card):
-        process = WORLD.processes[card.probe_port]
+        process = WORLD.processes[agent_module.parse_card(card).probe_port]
         if process.lives and WORLD.now < WORLD.disturbed_s and process is not WORLD.immune and (
                 WORLD.chance.random() < WORLD.suspicious):
             WORLD.log(WORLD.current, f"suspects process {process.number}")
@@ -370,7 +374,7 @@ class Process:
         self.baton.acquire()
         world.current = self
         self.model = IntegerModel(self, world.shards, mix("initial", world.seed, number), wrong)
-        self.agent = SimulatedAgent(SimulatedStore(self), "", world.founders, TIMEOUT_S, 1000.0)
+        self.agent = SimulatedAgent(SimulatedStore(self), "", "", world.founders, TIMEOUT_S, 1000.0)
         self.steps = world.steps_class(self.agent, self.model, world.shards)
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -742,7 +746,7 @@ class World:
         members = [it for it in self.records()[-1] if it.runs]
         if hanging and (members or "record/1" not in self.store and len(self.processes) >= self.founders and all(
                 it.lives for it in self.processes)):
-            self.problems += [f"process {it.number} hangs: {it.agent._agreement.phase}, id {it.agent.id}, epoch "
+            self.problems += [f"process {it.number} hangs: {it.agent._agreement.phase}, id {it.agent._agreement.id}, epoch "
                               f"{it.agent._agreement.epoch}, step {it.steps.step}" for it in hanging]
 
     def check_end(self, process):
@@ -768,7 +772,7 @@ class KeepsShards(Steps):
 
     def _start_epoch(self, ring):
         if self._version > 0:
-            self._id = self._membership.id
+            self._id = ring.id
         super()._start_epoch(ring)
 
 
@@ -849,17 +853,17 @@ class Expelled(unittest.TestCase):
             rows.append([int(it) for it in own])
             return [rows[-1]]
 
-        ring = types.SimpleNamespace(index=0, size=1, gather=gather, sum=lambda own: own)
-        membership = types.SimpleNamespace(id=1, founder=True, ring=lambda: ring, end_epoch=lambda *reason: None,
-                                           has_waiting=lambda: False)
-        model = unittest.mock.Mock(**{"magnitudes.return_value": [], "add_shard.return_value": 0})
+        ring = types.SimpleNamespace(index=0, size=1, id=1, founder=True, gather=gather, sum=lambda own: own)
+        membership = types.SimpleNamespace(ring=lambda: ring, end_epoch=lambda *reason: None, has_waiting=lambda: False)
+        model = unittest.mock.Mock(**{"magnitudes.return_value": [], "add_shard.return_value": 0,
+                                      "state_hash.return_value": 0})
         steps = Steps(membership, model, 1)
         for _ in range(steps_completed):
             list(steps.run_step(steps_completed))
         steps.finish(steps_completed)
         first = rows[0]
         steps._end_epoch("expelled")
-        membership.id, membership.founder = 2, False
+        ring.id, ring.founder = 2, False
         rows.clear()
         list(steps.run_step(steps_completed + 1))
         return first, rows[0]

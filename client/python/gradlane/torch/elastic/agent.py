@@ -10,7 +10,7 @@ from typing import Sequence
 
 from ... import errors
 from .agreement import Agreement, Get, Phase, Request
-from .ring import Card, EpochRing, Ports, is_alive, parse_card, start_ring
+from .ring import EpochRing, Ports, differences, is_alive, parse_card, start_ring
 from .steps import RingFailed
 from .store import Store, StoreFailed
 
@@ -20,20 +20,22 @@ _WATCH_S = 0.05  # time between two requests of a member for the end of its epoc
 _LOOK_S = 0.5  # time between two requests of a member for processes that wait to join
 _MOST_MISSES = 20  # number of failed connections after which a member forgets a process that waits to join
 _CHECK_S = 0.25  # time between two checks that all members live, until their daemons have connected
-_CONNECT_S = 0.15  # time limit of a connection to a process
+_CONNECT_S = 1.2  # time limit of a connection to a process
 _REPORT_S = 5.0  # time limit of the report of a member that lives
+_TELL_S = 2.0  # time after which a process says that it waits to join
+_DEAD_S = 10.0  # time without a living member after which a training counts as dead
 _KEYS_S = 10.0  # time limit of the exchange of keys
 
 
 class Agent:
     """This process's membership of a training. One thread calls the public functions.
 
-    host: a host that all processes can reach, such as that of the store. founders: number of processes that start the
-    training. timeout_s: time limit of operations. store_s: how long the store may not answer while the members
-    change.
+    host: a host that all processes can reach, such as that of the store. kind: as in Card. founders: number of
+    processes that start the training. timeout_s: time limit of operations. store_s: how long the store may not answer
+    while the members change.
     """
 
-    def __init__(self, store: Store, host: str, founders: int, timeout_s: float, store_s: float) -> None:
+    def __init__(self, store: Store, host: str, kind: str, founders: int, timeout_s: float, store_s: float) -> None:
         self._store, self._founders = store, founders
         self._timeout_s, self._store_s = timeout_s, store_s
         # ---- Both threads use these
@@ -47,7 +49,7 @@ class Agent:
         self._error: Exception | None = None
         self._stopped = False  # whether the agent's thread has ended its work
         # ---- Only the agent's thread uses these
-        self._ports = Ports(host)
+        self._ports = Ports(host, kind)
         self._agreement = Agreement(self._ports.make_card(), founders)
         self._ring: EpochRing | None = None  # the same ring, until this process is expelled
         self._silent_since = 0.0  # time since which the store does not answer; 0: it answers
@@ -55,18 +57,11 @@ class Agent:
         self._next_join, self._looked_at = 1, 0.0
         self._candidates: dict[int, str] = {}  # cards of processes that have asked to join
         self._misses: dict[int, int] = {}  # number of failed connections to them, since the last good one
+        self._waits_since = time.monotonic()
+        self._seen_at = 0.0  # when a member of the latest record was seen alive, by a process that waits; 0: never
+        self._told = False  # whether the process has said that it waits
         self._thread = threading.Thread(target=self._run, name="gradlane-elastic", daemon=True)
         self._thread.start()
-
-    @property
-    def id(self) -> int:
-        """The id of this process. It changes when the process is expelled and joins again."""
-        return self._agreement.id
-
-    @property
-    def founder(self) -> bool:
-        """Whether this process is one of those that start the training."""
-        return self.id <= self._founders
 
     def ring(self) -> EpochRing | None:
         """Waits for the ring of an epoch that end_epoch() has not ended. Returns None if this process has left. Raises
@@ -122,7 +117,7 @@ class Agent:
         agreement = self._agreement
         self._ports.accept()
         if agreement.phase is Phase.EXPELLED:
-            self._say(f"process {self.id} was expelled, because it did not answer; it joins again")
+            self._say(f"process {agreement.id} was expelled, because it did not answer; it joins again")
             self._drop_ring("this process was expelled")
             self._agreement = Agreement(self._ports.make_card(), self._founders)
             self._next_join, self._waiting, self._candidates, self._misses = 1, set(), {}, {}
@@ -134,22 +129,45 @@ class Agent:
             self._watch(agreement, self._ring)
 
     def _follow(self, agreement: Agreement) -> None:
-        before = agreement.phase, agreement.epoch, len(agreement.reports)
+        before = agreement.phase, agreement.epoch, agreement.id, len(agreement.reports)
         self._ask(agreement)
         if agreement.phase is not before[0] and agreement.phase is Phase.COLLECT:
             self._collect_since = time.monotonic()
-        if (agreement.phase, agreement.epoch, len(agreement.reports)) != before:
+        if (agreement.phase, agreement.epoch, agreement.id, len(agreement.reports)) != before:
             return
         if agreement.phase is Phase.COLLECT:
             late = time.monotonic() > self._collect_since + _REPORT_S
-            agreement.exclude(it for it in agreement.awaited
-                              if late or not self._is_alive(parse_card(agreement.members[it])))
+            agreement.exclude(it for it in agreement.awaited if late or not self._is_alive(agreement.members[it]))
         if self._leaving:
             agreement.withdraw()
-        time.sleep(_POLL_S if self.id in agreement.members else _JOIN_POLL_S)
+        elif agreement.phase is Phase.FOLLOW and agreement.id not in agreement.members:
+            self._wait_to_join(agreement)
+        time.sleep(_POLL_S if agreement.id in agreement.members else _JOIN_POLL_S)
 
-    def _is_alive(self, card: Card) -> bool:
-        return is_alive(card, _CONNECT_S)
+    def _wait_to_join(self, agreement: Agreement) -> None:
+        """Raises OperationFailed if a training that this process waits to join has no living members any more, and
+        BadArgument if this process cannot join it."""
+        now = time.monotonic()
+        if not self._told and now > self._waits_since + _TELL_S:
+            self._told = True
+            self._say(f"process {agreement.id} waits to join" if agreement.epoch > 0 else
+                      f"process {agreement.id} waits until {self._founders} processes have come")
+        if agreement.epoch == 0 or now < self._looked_at + _LOOK_S:
+            return
+        self._looked_at = now
+        own = parse_card(agreement.card)
+        for card in agreement.members.values():
+            unlike = differences(own, parse_card(card))
+            if unlike:
+                raise errors.bad_argument(f"gradlane: elastic: this process and the members differ in {unlike}")
+        if not self._seen_at or any(self._is_alive(card) for card in agreement.members.values()):
+            self._seen_at = now
+        elif now > self._seen_at + _DEAD_S:
+            raise errors.error(errors.Code.FAILED, "gradlane: elastic: all members of this training have died; start "
+                               "another one with another name, from a checkpoint")
+
+    def _is_alive(self, card: str) -> bool:
+        return is_alive(parse_card(card), _CONNECT_S)
 
     def _ask(self, agreement: Agreement) -> None:
         """Sends the agreement's request to the store. Raises OperationFailed if it has not answered for store_s."""
@@ -175,18 +193,19 @@ class Agent:
     def _install(self, agreement: Agreement) -> None:
         """Starts the ring of a new epoch. Ends the epoch if that fails."""
         epoch, ids = agreement.epoch, sorted(agreement.members)
-        if ids[0] == self.id:
+        if ids[0] == agreement.id:
             self._say(f"epoch {epoch}: {_describe(ids)}")
         self._ports.release()
         for it in ids:
             self._waiting.discard(it)
         try:
-            ring = start_ring(epoch, [parse_card(agreement.members[it]) for it in ids], ids.index(self.id),
+            ring = start_ring(epoch, [parse_card(agreement.members[it]) for it in ids], ids.index(agreement.id),
                               self._timeout_s, lambda own: self._exchange_keys(epoch, ids, own))
         except RingFailed as reason:
             self._say(f"epoch {epoch}: {reason}")
             agreement.report(self._ports.make_card(), self._leaving)
             return
+        ring.id, ring.founder = agreement.id, agreement.id <= self._founders
         self._ring, self._looked_at = ring, time.monotonic()
 
     def _exchange_keys(self, epoch: int, ids: Sequence[int], own: str) -> list[str]:
@@ -195,7 +214,7 @@ class Agent:
         keys: dict[int, str] = {}
         while len(keys) < len(ids):
             with contextlib.suppress(StoreFailed):
-                self._store.create(f"key/{epoch}/{self.id}", own)
+                self._store.create(f"key/{epoch}/{self._agreement.id}", own)
                 for it in ids:
                     found = self._store.get(f"key/{epoch}/{it}")
                     if found is not None:
@@ -240,7 +259,7 @@ class Agent:
         if now < self._looked_at + _CHECK_S:
             return True
         self._looked_at = now
-        return all(it == self.id or self._is_alive(parse_card(card)) for it, card in agreement.members.items())
+        return all(it == agreement.id or self._is_alive(card) for it, card in agreement.members.items())
 
     def _look_for_joining(self, agreement: Agreement) -> None:
         """Looks for processes that wait to join. A process that it cannot reach may live, so it tries again later."""
@@ -257,7 +276,7 @@ class Agent:
         for it, card in list(self._candidates.items()):
             if it in agreement.known:
                 del self._candidates[it]
-            elif self._is_alive(parse_card(card)):
+            elif self._may_join(agreement, card):
                 agreement.admit(it, card)
                 self._waiting.add(it)
                 self._misses[it] = 0
@@ -267,6 +286,12 @@ class Agent:
                 self._misses[it] = self._misses.get(it, 0) + 1
                 if self._misses[it] == _MOST_MISSES:
                     del self._candidates[it]
+
+    def _may_join(self, agreement: Agreement, card: str) -> bool:
+        try:
+            return not differences(parse_card(card), parse_card(agreement.card)) and self._is_alive(card)
+        except ValueError:  # of another version, for example
+            return False
 
     def _give_up(self) -> None:
         """Reports, after an error, that this process leaves."""

@@ -46,13 +46,10 @@ class Gradients:
         self._model, self._optimizer, self._others = model, optimizer, others
         self._shards, self._seed = shards, seed
         self._library = _library.load()
-        self._parameters = [it for it in model.parameters() if it.requires_grad]
-        self._names = [name for name, it in model.named_parameters() if it.requires_grad]
-        bad = next((name for name, it in zip(self._names, self._parameters) if not it.is_floating_point()), None)
-        if not self._parameters or bad is not None:
-            raise errors.bad_argument("gradlane: elastic: " + (
-                "the model has no parameters that need gradients" if bad is None else
-                f"parameter {bad} is not of a floating type"))
+        self._parameters = self._optimized()
+        names = {id(it): name for name, it in model.named_parameters()}
+        self._names = [names.get(id(it), f"number {index}") for index, it in enumerate(self._parameters)]
+        self._check_arguments()
         # The integers of a shard are at most 2^_limit. With the right exponent, the largest is about 2^_aim.
         self._coded = bits is not None
         self._limit = (_FLOAT_BITS if self._coded else _INT_BITS) - (shards - 1).bit_length()
@@ -69,16 +66,19 @@ class Gradients:
         sizes = [it.numel() for it in self._parameters]
         # Buffers, such as those of BatchNorm, get the values after shard 0. Their bytes follow the gradients. The
         # member that computes shard 0 contributes them, and all others contribute zeros.
-        self._buffers = [it for it in model.buffers() if it.numel() > 0]
         self._old_buffers: list[torch.Tensor] = []
-        words = [-(-it.numel() * it.element_size() // 4) for it in self._buffers]
+        words = [-(-it.numel() * it.element_size() // 4) for it in self._buffers()]
         self._own = torch.zeros(sum(sizes) + sum(words), dtype=torch.int32)
         self._result = torch.zeros_like(self._own)
         self._sums, self._words = _split(self._own, sizes, words)
         self._results, self._result_words = _split(self._result, sizes, words)
-        self._floats = torch.zeros(sum(sizes) if self._coded else 0)
+        self._floats = torch.zeros(sum(sizes) if self._coded else 0, dtype=torch.float32)
         self._largest = [_NONE] * len(self._parameters)  # exponents of the largest gradients of the contributions
         self._have_gradients = [False] * len(self._parameters)  # over all members
+        described = [(name, tuple(it.shape), str(it.dtype)) for name, it in zip(self._names, self._parameters)]
+        buffers = [(tuple(it.shape), str(it.dtype)) for it in self._buffers()]
+        kind = repr((shards, bits, seed, type(optimizer).__name__, sorted(others), described, buffers))
+        self.kind = hashlib.blake2b(kind.encode(), digest_size=8).hexdigest()  # equal on all members
 
     # ---- One step
 
@@ -86,7 +86,7 @@ class Gradients:
         """Drops this process's contributions."""
         self._own.zero_()
         self._largest = [_NONE] * len(self._parameters)
-        self._old_buffers = [it.detach().clone() for it in self._buffers]
+        self._old_buffers = [it.detach().clone() for it in self._buffers()]
 
     def start_shard(self, step: int, shard: int) -> None:
         """Sets gradients to None, buffers to those before the step, and random numbers to those of the shard."""
@@ -94,10 +94,7 @@ class Gradients:
         for parameter in self._parameters:
             parameter.grad = None
         self._restore_buffers()
-        text = f"{self._seed} {step} {shard}".encode()
-        shard_seed = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
-        torch.manual_seed(shard_seed)
-        random.seed(shard_seed)
+        self._set_seed(step, str(shard))
 
     def add_shard(self, shard: int, counts: bool, hashed: bool) -> int:
         """Adds the gradients of a shard if they count. Returns a hash of their integers, or 0 unless `hashed`."""
@@ -106,13 +103,15 @@ class Gradients:
             if parameter.grad is not None and parameter.numel() > 0:
                 hashes += [index, self._add_gradient(index, parameter.grad, counts, hashed) >> 1]  # below 2^63
         if shard == 0 and counts:
-            for buffer, words in zip(self._buffers, self._words):
+            for buffer, words in zip(self._buffers(), self._words):
                 _copy_bytes(buffer, words)
         self._restore_buffers()
         return _hash(torch.tensor(hashes)) if hashed else 0
 
     def _add_gradient(self, index: int, gradient: torch.Tensor, counts: bool, hashed: bool) -> int:
         """Does the same for the gradient of one parameter."""
+        if gradient.layout != torch.strided:
+            raise errors.bad_argument(f"gradlane: elastic: the gradient of parameter {self._names[index]} is sparse")
         sums = self._sums[index]
         into = torch.zeros_like(sums) if hashed or not counts else sums
         floats = gradient.detach().to("cpu", torch.float32).contiguous()
@@ -166,24 +165,65 @@ class Gradients:
         if self._result.numel() > count:
             ring.sum(self._result[count:])
 
-    def apply(self) -> None:
+    def apply(self, step: int) -> None:
         """Sets gradients to the mean of the shards, buffers to those of shard 0, and runs the optimizer."""
         for parameter, sums, exponent, has_gradient in zip(
                 self._parameters, self._results, self._exponents, self._have_gradients):
             parameter.grad = None
             if has_gradient:
-                mean = sums.mul(math.ldexp(1.0, -exponent) / self._shards)
+                mean = sums.to(torch.float32).mul_(math.ldexp(1.0, -exponent) / self._shards)
                 parameter.grad = mean.view(parameter.shape).to(parameter.device, parameter.dtype)
-        for buffer, words in zip(self._buffers, self._result_words):
+        for buffer, words in zip(self._buffers(), self._result_words):
             _set_bytes(buffer, words)
+        if [id(it) for it in self._optimized()] != [id(it) for it in self._parameters]:
+            raise errors.bad_argument("gradlane: elastic: the optimizer has other parameters than before")
+        self._set_seed(step, "optimizer")
         self._optimizer.step()
         self._exponents, self._peaks = self._next_exponents, self._next_peaks
 
     def _restore_buffers(self) -> None:
-        for buffer, old in zip(self._buffers, self._old_buffers):
+        for buffer, old in zip(self._buffers(), self._old_buffers):
+            if (buffer.shape, buffer.dtype) != (old.shape, old.dtype):
+                raise errors.bad_argument("gradlane: elastic: a buffer of the model has another shape or type now")
             buffer.detach().copy_(old)
 
+    def _buffers(self) -> list[torch.Tensor]:
+        """Returns the model's buffers. A module may replace them."""
+        return [it for it in self._model.buffers() if it.numel() > 0]
+
+    def _optimized(self) -> list[torch.Tensor]:
+        return [it for group in self._optimizer.param_groups for it in group["params"]]
+
+    def _set_seed(self, step: int, purpose: str) -> None:
+        text = f"{self._seed} {step} {purpose}".encode()
+        number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
+        torch.manual_seed(number)
+        random.seed(number)
+
+    def _check_arguments(self) -> None:
+        """Raises BadArgument if such a training is not possible."""
+        for name, it in self._others.items():
+            if not hasattr(it, "state_dict") or not hasattr(it, "load_state_dict"):
+                raise errors.bad_argument(f"gradlane: elastic: state[{name!r}] must have state_dict() and "
+                                          "load_state_dict()")
+        if isinstance(self._optimizer, torch.optim.LBFGS):
+            raise errors.bad_argument("gradlane: elastic: LBFGS computes gradients by itself; use another optimizer")
+        if not any(it.requires_grad for it in self._parameters):
+            raise errors.bad_argument("gradlane: elastic: the optimizer has no parameters that need gradients")
+        own = {id(it) for it in self._model.parameters()}
+        if not any(id(it) in own for it in self._parameters):
+            raise errors.bad_argument("gradlane: elastic: the optimizer has no parameters of the model")
+        bad = next((name for name, it in zip(self._names, self._parameters) if not it.is_floating_point()), None)
+        if bad is not None:
+            raise errors.bad_argument(f"gradlane: elastic: parameter {bad} is not of a floating type")
+
     # ---- State
+
+    def state_hash(self, step: int) -> int:
+        """Returns a hash of one parameter, and of the learning rate. Each step has another parameter."""
+        parameter = self._parameters[step % len(self._parameters)].detach().cpu().contiguous()
+        rates = repr([group.get("lr") for group in self._optimizer.param_groups]).encode()
+        return _hash(parameter) ^ int.from_bytes(hashlib.blake2b(rates, digest_size=7).digest(), "little")
 
     def send_state(self, ring: EpochRing, source: int, takes: bool) -> None:
         """Sends the state of the member at position `source` to those whose `takes` is true."""
@@ -210,14 +250,14 @@ class Gradients:
         torch.save({
             "model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(),
             "others": {name: it.state_dict() for name, it in self._others.items()}, "exponents": self._exponents,
-            "peaks": self._peaks, "buffers": [it.detach() for it in self._buffers],  # also those not in state_dict()
+            "peaks": self._peaks, "buffers": [it.detach() for it in self._buffers()],  # also those not in state_dict()
         }, file)
         return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
 
     def _load_state(self, data: torch.Tensor) -> None:
         state = torch.load(io.BytesIO(data.numpy()), map_location="cpu", weights_only=True)  # type: ignore[arg-type]
         self._model.load_state_dict(state["model"])
-        for buffer, value in zip(self._buffers, state["buffers"]):
+        for buffer, value in zip(self._buffers(), state["buffers"]):
             buffer.detach().copy_(value)
         self._optimizer.load_state_dict(state["optimizer"])
         for name, it in self._others.items():

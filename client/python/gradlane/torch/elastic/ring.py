@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 import threading
+import weakref
 from typing import Any, Callable, NamedTuple, Sequence
 
 import torch
@@ -29,7 +30,8 @@ class Card(NamedTuple):
     """Facts about a process that other members need.
 
     place, network, route, security: as in HostInfo. port, mtu: UDP port and MTU of its next daemon. probe_port: TCP
-    port at which the process listens while it lives. nonce: a random word, so that no two cards are equal.
+    port at which the process listens while it lives. nonce: a random word, so that no two cards are equal. kind: equal
+    for processes with the same kind of model and the same options.
     """
 
     place: str
@@ -40,6 +42,7 @@ class Card(NamedTuple):
     probe_port: int
     security: str
     nonce: str
+    kind: str = ""
 
 
 class EpochRing:
@@ -51,6 +54,7 @@ class EpochRing:
     def __init__(self, epoch: int, index: int, size: int, timeout_s: float, engine: Engine | None = None,
                  daemon: local_daemon.Started | None = None) -> None:
         self.epoch, self.index, self.size = epoch, index, size
+        self.id, self.founder = 0, False  # of this process in this epoch; set by the agent
         self._timeout_s = timeout_s
         self._engine, self._daemon = engine, daemon  # None with one member
         self._aborted = ""
@@ -92,7 +96,7 @@ class EpochRing:
         """Makes all operations fail, those in flight included, and ends the daemon."""
         self._aborted = self._aborted or reason
         if self._engine is not None:
-            self._engine.close(silent=True)
+            self._engine.close(summarize=False)
         if self._daemon is not None:
             threading.Thread(target=self._daemon.end, name="gradlane-end").start()
 
@@ -117,9 +121,11 @@ class Ports:
     """Ports of this process: a TCP port that shows that it lives, and a UDP port that is reserved for its next daemon.
 
     host: the ports have the local address of the route to this host, unless GRADLANE_INTERFACE names an interface.
+    kind: as in Card.
     """
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, kind: str) -> None:
+        self._kind = kind
         interface = os.environ.get("GRADLANE_INTERFACE", "")
         self._route = host_info.of_interface(interface) if interface else host_info.local_address_for(host)
         family = socket.AF_INET6 if ":" in self._route else socket.AF_INET
@@ -128,6 +134,9 @@ class Ports:
         self._listener.listen()
         self._listener.setblocking(False)
         self._reserved: socket.socket | None = None
+        # A child that outlives this process must not look like it.
+        mine = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: (it.close() if (it := mine()) is not None else None))
 
     def make_card(self) -> str:
         """Returns a new card of this process, as JSON. Its UDP port is reserved until release()."""
@@ -137,7 +146,7 @@ class Ports:
         return json.dumps(Card(
             host_info.place(), host_info.network(), self._route, self._reserved.getsockname()[1],
             host_info.mtu_for(self._route), self._listener.getsockname()[1], "" if security == "none" else security,
-            secrets.token_hex(8)))
+            secrets.token_hex(8), self._kind))
 
     def release(self) -> None:
         """Frees the reserved port for the next daemon."""
@@ -157,9 +166,22 @@ class Ports:
         self._listener.close()
 
 
-def parse_card(card: str) -> Card:
-    """Returns the card from a result of Ports.make_card()."""
-    return Card(*json.loads(card))
+def parse_card(text: str) -> Card:
+    """Returns the card from a result of Ports.make_card(). Raises ValueError for another text."""
+    try:
+        card = Card(*json.loads(text))
+    except TypeError:
+        raise ValueError("another number of facts") from None
+    if any(type(it) is not kind for it, kind in zip(card, (str, str, str, int, int, int, str, str, str))):
+        raise ValueError("facts of other types")
+    return card
+
+
+def differences(one: Card, other: Card) -> str:
+    """Returns what differs between two cards that must be equal in the cards of all members; "" if nothing does."""
+    if one.security != other.security:
+        return f"GRADLANE_SECURITY ({one.security or 'none'} and {other.security or 'none'})"
+    return "" if one.kind == other.kind else "the model, or an option of elastic()"
 
 
 def is_alive(card: Card, limit_s: float) -> bool:
@@ -178,9 +200,18 @@ def start_ring(epoch: int, cards: Sequence[Card], index: int, timeout_s: float,
 
     cards: cards of all members, in their order. index: position of this process among them. timeout_s: time limit of
     operations. exchange_keys: takes the public key of this daemon, and returns those of all daemons. Raises
-    RingFailed if another attempt may succeed, and NoDaemon otherwise.
+    RingFailed if another attempt may succeed. Otherwise raises NoDaemon, and BadArgument if this process differs from
+    the first member.
     """
     size = len(cards)
+    unlike = [differences(card, cards[0]) for card in cards]
+    if unlike[index]:
+        raise errors.bad_argument("gradlane: elastic: this process and the first member differ in " + unlike[index])
+    if any(unlike):
+        raise RingFailed("a process differs in " + next(filter(None, unlike)))
+    if cards[0].security and cards[0].security not in placement.SECURITY:
+        raise errors.bad_argument(f"gradlane: GRADLANE_SECURITY is '{cards[0].security}', allowed: none, "
+                                  + ", ".join(placement.SECURITY))
     if size == 1:
         return EpochRing(epoch, index, size, timeout_s)
     places = {place: number for number, place in enumerate(dict.fromkeys(card.place for card in cards))}

@@ -19,7 +19,8 @@ def main() -> None:
     """Serves a TCPStore. Ends with exit status 1 if it cannot listen, and 2 if the argument is wrong."""
     parser = argparse.ArgumentParser(
         prog="python3 -m gradlane.torch.elastic.serve_store",
-        description="Serves a TCPStore for elastic trainings until SIGINT or SIGTERM. Trainings end if it ends.")
+        description="Serves a TCPStore for elastic trainings until SIGINT or SIGTERM. A training ends if its members "
+        "change after that.")
     parser.add_argument("address", metavar="HOST:PORT", help="where it listens, such as 0.0.0.0:29400, or [::]:29400 "
                         "for IPv6 and IPv4; port 0: any free port")
     text = parser.parse_args().address

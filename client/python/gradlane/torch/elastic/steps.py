@@ -31,6 +31,8 @@ class Ring(Protocol):
 
     index: int  # position of this process among the members
     size: int  # number of members
+    id: int  # id of this process; it gets another one when it is expelled and joins again
+    founder: bool  # whether this process is one of those that start the training
 
     def gather(self, own: Sequence[int]) -> list[list[int]]:
         """Returns the rows of all members, in their order. own: this member's row of 64-bit integers. All rows have the
@@ -39,9 +41,6 @@ class Ring(Protocol):
 
 class Membership(Protocol):
     """This process's membership."""
-
-    id: int  # id of this process; it changes when the process is expelled and joins again
-    founder: bool  # whether this process is one of those that start the training
 
     def ring(self) -> Ring | None:
         """Waits for an epoch with this process as a member, and returns its ring. Returns None if this process has
@@ -74,10 +73,13 @@ class Model(Protocol):
         """Returns whether the contributions can be added. If not, it changes their scale, and all shards must be
         computed again. magnitudes: those of all members. Raises OperationFailed, on all members, if no scale fits."""
 
+    def state_hash(self, step: int) -> int:
+        """Returns a hash of a part of the state, below 2^62. The part depends on the step."""
+
     def sum(self, ring: Ring) -> None:
         """Adds the contributions of all members. It does not change the contributions."""
 
-    def apply(self) -> None:
+    def apply(self, step: int) -> None:
         """Completes the step with the result of sum()."""
 
     def send_state(self, ring: Ring, source: int, takes: bool) -> None:
@@ -117,6 +119,11 @@ class Steps:
         self.ended = False  # whether this process has left
 
     @property
+    def has_begun(self) -> bool:
+        """Whether this process has been a member."""
+        return self._id > 0
+
+    @property
     def step(self) -> int:
         """The number of completed steps; 0 as long as this process has no state."""
         return max(self._version, 0) // ATTEMPTS
@@ -133,7 +140,7 @@ class Steps:
                 if self._complete(ring):
                     return
             except RingFailed as reason:
-                self._end_epoch(str(reason), self.leaving)
+                self._end_epoch(str(reason))
 
     def finish(self, until: int) -> None:
         """Waits until all members have completed `until` steps. Members that are behind take over the state.
@@ -143,8 +150,17 @@ class Steps:
             try:
                 ring = self._join_ring()
                 if ring is not None and self._version <= until * ATTEMPTS:
-                    ring.gather([0])
+                    self._gather(ring, True)
                     self._version += 1
+            except RingFailed as reason:
+                self._end_epoch(str(reason))
+
+    def prepare(self) -> None:
+        """Waits until this process has the newest state, or has left."""
+        while not self.ended:
+            try:
+                self._join_ring()
+                return
             except RingFailed as reason:
                 self._end_epoch(str(reason))
 
@@ -172,11 +188,11 @@ class Steps:
 
     def _start_epoch(self, ring: Ring) -> None:
         """Compares the states of the members, sends the newest to those that are behind, and assigns missing shards."""
-        if self._membership.id != self._id:  # others may have computed the shards of an expelled member
-            self._id = self._membership.id
+        if ring.id != self._id:  # others may have computed the shards of an expelled member
+            self._id = ring.id
             # A process that is expelled keeps a state in which steps are complete. Initial states may differ.
             if self._version <= 0:
-                self._version = _FOUNDER if self._membership.founder else _JOINER
+                self._version = _FOUNDER if ring.founder else _JOINER
             self._is_proven = False  # the others may have chosen another member to compare with
             self._drop_shards()
         rows = [self._decode_row(row) for row in ring.gather(self._encode_row())]
@@ -244,22 +260,37 @@ class Steps:
 
     def _complete(self, ring: Ring) -> bool:
         """Adds the shards of all members. Returns whether the step is complete. If not, it begins another attempt."""
-        waiting = self._membership.has_waiting()
-        rows = ring.gather([waiting, self.leaving, 0 in self._held, self._hash, *self._model.magnitudes()])
+        rows = self._gather(ring, False)
         self._compare_hashes(ring, rows)
-        if not self._model.check([row[4:] for row in rows]):
+        if not self._model.check([row[6:] for row in rows]):
             self._version += 1
             self._start_attempt(ring)
             return False
         self._model.sum(ring)
-        self._model.apply()
+        self._model.apply(self.step)
         self._version = (self.step + 1) * ATTEMPTS
-        if any(row[0] or row[1] for row in rows):
+        waits, leaves = any(row[0] for row in rows), [row[1] for row in rows]
+        if waits or any(leaves):
             self._drop_shards()
-            self._end_epoch("members change", self.leaving)
+            # If all members leave, those that wait take over the state first.
+            self._end_epoch("members change", self.leaving and not (waits and all(leaves)))
         else:
             self._start_attempt(ring)
         return True
+
+    def _gather(self, ring: Ring, finished: bool) -> list[list[int]]:
+        """Gathers what members must know before they add their shards. Raises OperationFailed, on all members, if their
+        weights differ, or if only some have finished."""
+        rows = ring.gather([self._membership.has_waiting(), self.leaving, 0 in self._held, self._hash,
+                            self._model.state_hash(self.step), finished, *self._model.magnitudes()])
+        if len({row[4] for row in rows}) > 1:
+            raise errors.error(errors.Code.FAILED, "gradlane: elastic: the members have different weights after step "
+                               f"{self.step}: only the optimizer may change the model, and hooks of the optimizer the "
+                               "objects in `state`")
+        if len({row[5] for row in rows}) > 1:
+            raise errors.error(errors.Code.FAILED, f"gradlane: elastic: some members have finished after {self.step} "
+                               "steps, and others go on: all must call steps() with the same number")
+        return rows
 
     def _start_attempt(self, ring: Ring) -> None:
         """Drops the shards of all members, and assigns all shards."""
@@ -277,8 +308,8 @@ class Steps:
         if ring.index in wrong:
             self._end_epoch("computes other bits", leaving=True)
             raise errors.error(errors.Code.FAILED, "gradlane: elastic: this process computes other bits for shard 0 "
-                               "than the other members; use the same type of CPU, versions and number of threads, and "
-                               "torch.use_deterministic_algorithms(True)")
+                               f"of step {self.step} than the other members; all need the same data, the same type of "
+                               "CPU, versions and number of threads, and no other random numbers than PyTorch's")
         if wrong:
             raise RingFailed("a new member computes other bits")
         self._trial, self._proven, self._is_proven = [], [True] * ring.size, True

@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 import threading
 from types import FrameType
 from typing import Any, Iterator, Mapping
@@ -55,6 +56,10 @@ class Training:
     def __init__(self, agent: Agent, steps: Steps) -> None:
         self._agent, self._steps = agent, steps
         atexit.register(self.close)
+        self._previous: Any = None  # handler of SIGTERM before this training's
+        self._process = os.getpid()
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGTERM, self._leave_at_sigterm)
 
     @property
     def step(self) -> int:
@@ -73,7 +78,10 @@ class Training:
         the members change, a gradient is not finite, or this process computes other bits than the other members.
         """
         _arguments.whole("until", until, 0, 1 << 40)
-        while self._steps.step < until and not self._steps.ended:
+        while True:
+            self._steps.prepare()
+            if self._steps.step >= until or self._steps.ended:
+                break
             step = Step(self._steps, until)
             yield step
             if not step.complete:
@@ -81,14 +89,33 @@ class Training:
         self._steps.finish(until)
 
     def leave(self) -> None:
-        """Makes this process leave after the current step. The others go on. A signal handler may call it."""
+        """Makes this process leave after the current step; now, if it waits for others to start or to let it join. The
+        others go on. A signal handler may call it."""
         self._steps.leaving = True
+        if not self._steps.has_begun:
+            self._agent.end_epoch("has left", leaving=True)
 
     def close(self) -> None:
         """Leaves the training now. Python calls it when the process exits."""
         atexit.unregister(self.close)
         self._steps.close()
         self._agent.close()
+        self._restore_handler()
+
+    def _leave_at_sigterm(self, number: int, frame: FrameType | None) -> None:
+        """Makes this process leave. The second SIGTERM has the effect that it had before, and so has one in a child."""
+        if self._process == os.getpid() and not self._steps.leaving and not self._steps.ended:
+            print("gradlane: elastic: SIGTERM: this process leaves after its step; a second SIGTERM ends it now",
+                  file=sys.stderr, flush=True)
+            self.leave()
+            return
+        self._restore_handler()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _restore_handler(self) -> None:
+        if self._previous is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._previous)
+            self._previous = None
 
 
 def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards: int, store: str | None = None,
@@ -120,16 +147,14 @@ def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards:
                                   "tcp://HOST:PORT or etcd://HOST:PORT")
     given = os.environ.get("GRADLANE_NODE_COUNT", "1")
     if nodes is None and not given.isdecimal():
-        raise errors.bad_argument(f"gradlane: elastic: GRADLANE_NODE_COUNT={given} is not a number")
+        raise errors.bad_argument(f"gradlane: elastic: GRADLANE_NODE_COUNT={given} is no number of "
+                                  "processes")
     founders = _arguments.whole("nodes", int(given) if nodes is None else nodes, 1, 256)
     job = os.environ.get("GRADLANE_TRAINING", "training") if name is None else name
     timeout_s = _arguments.seconds("timeout", timeout)
     gradients = Gradients(model, optimizer, state or {}, shards, _parse_codec(codec), seed)
-    agent = Agent(connect(url, job), host_of(url), founders, timeout_s, _STORE_S)
-    training = Training(agent, Steps(agent, gradients, shards))  # type: ignore[arg-type]
-    if threading.current_thread() is threading.main_thread():
-        _leave_at_sigterm(training)
-    return training
+    agent = Agent(connect(url, job), host_of(url), gradients.kind, founders, timeout_s, _STORE_S)
+    return Training(agent, Steps(agent, gradients, shards))  # type: ignore[arg-type]
 
 
 def _parse_codec(codec: str | None) -> int | None:
@@ -138,16 +163,5 @@ def _parse_codec(codec: str | None) -> int | None:
         return None
     word, _, digits = codec.partition("=")
     if word != "fixed:rel" or not digits.isdecimal():
-        raise errors.bad_argument(f"gradlane: elastic: codec {codec!r}, allowed: None, or fixed:rel=B")
+        raise errors.bad_argument(f"gradlane: elastic: codec {codec!r} is not possible; allowed: None, or fixed:rel=B")
     return int(digits)
-
-
-def _leave_at_sigterm(training: Training) -> None:
-    previous: Any = signal.getsignal(signal.SIGTERM)
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        training.leave()
-        if callable(previous):
-            previous(number, frame)
-
-    signal.signal(signal.SIGTERM, leave)

@@ -195,6 +195,7 @@ void start_eal(const EalOptions& options) {
     rte_log_set_level_pattern(driver, options.verbose ? RTE_LOG_DEBUG : RTE_LOG_CRIT);
   }
   const ClockPair end = read_clocks();
+  if (end.cycles <= begin.cycles) throw SetupError("the time stamp counter of this machine does not increase");
   nanos_per_cycle =
       static_cast<uint64_t>((static_cast<Wide>(end.time - begin.time) << 32) / (end.cycles - begin.cycles));
 }

@@ -202,6 +202,44 @@ class State(unittest.TestCase):
             for buffer, expected in zip(model.buffers(), alone.buffers()):
                 self.assertTrue(torch.equal(buffer, expected), (order, buffer, expected))
 
+    def test_assigned_buffers(self):
+        """A module may replace a buffer by another tensor."""
+        model = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Identity())
+        model[1].register_buffer("mean", torch.tensor([1.0]), persistent=False)
+        gradients = make(model)
+        gradients.start_step()
+        for shard in (2, 0, 1, 3):
+            gradients.start_shard(0, shard)
+            self.assertEqual(model[1].mean.item(), 1.0)
+            model[1].mean = model[1].mean + shard + 1
+            gradients.add_shard(shard, True, False)
+        gradients.check([gradients.magnitudes()])
+        gradients.sum(Alone())
+        gradients.apply(0)
+        self.assertEqual(model[1].mean.item(), 2.0)
+        other = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Identity())
+        other[1].register_buffer("mean", torch.tensor([1.0]), persistent=False)
+        make(other)._load_state(gradients._save_state())
+        self.assertEqual(other[1].mean.item(), 2.0)
+
+    def test_random_numbers_of_the_optimizer(self):
+        """They do not depend on the shards that were computed before."""
+        numbers = []
+        for shards in ((0, 1, 2, 3), (3, 2, 1, 0)):
+            model = linear()
+            gradients = make(model)
+            gradients._optimizer.register_step_pre_hook(lambda *_: numbers.append(torch.rand(1).item()))
+            gradients.start_step()
+            for shard in shards:
+                gradients.start_shard(0, shard)
+                torch.rand(shard + 1)
+                model.weight.grad = torch.ones(1, 1)
+                gradients.add_shard(shard, True, False)
+            gradients.check([gradients.magnitudes()])
+            gradients.sum(Alone())
+            gradients.apply(0)
+        self.assertEqual(numbers[0], numbers[1])
+
     def test_save_and_load(self):
         one, other = linear((1.0, 2.0)), linear((3.0, 4.0))
         gradients = []
@@ -223,6 +261,22 @@ class State(unittest.TestCase):
         frozen.weight.requires_grad_(False)
         with self.assertRaisesRegex(errors.BadArgument, "has no parameters that need gradients"):
             make(frozen)
+        with self.assertRaisesRegex(errors.BadArgument, "no parameters of the model"):
+            Gradients(linear(), torch.optim.SGD(linear().parameters(), lr=1.0), {}, 4, None, 0)
+        with self.assertRaisesRegex(errors.BadArgument, "LBFGS"):
+            model = linear()
+            Gradients(model, torch.optim.LBFGS(model.parameters()), {}, 4, None, 0)
+        with self.assertRaisesRegex(errors.BadArgument, r"state\['x'\] must have state_dict"):
+            model = linear()
+            Gradients(model, torch.optim.SGD(model.parameters(), lr=1.0), {"x": 1}, 4, None, 0)
+        sparse = torch.nn.Embedding(3, 2, sparse=True)
+        gradients = make(sparse)
+        gradients.start_step()
+        gradients.start_shard(0, 0)
+        sparse(torch.tensor([1])).sum().backward()
+        with self.assertRaisesRegex(errors.BadArgument, "gradient of parameter weight is sparse"):
+            gradients.add_shard(0, True, False)
+        self.assertNotEqual(make(linear()).kind, make(linear(), 5).kind)
 
 
 if __name__ == "__main__":

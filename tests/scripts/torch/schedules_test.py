@@ -169,6 +169,18 @@ class Elastic(unittest.TestCase):
         wait_for(lambda: not self.nodes[2].lives(), "the process ends")
         self.assertIn("computes other bits for shard 0", self.nodes[2].log())
 
+    def test_stopped_daemon(self):
+        """Operations in flight fail on all members when a daemon does not answer for some seconds."""
+        self.undisturbed("digits")
+        self.begin("digits", self.nodes[:2])
+        self.wait_for_step(5, self.nodes[:2])
+        for daemon in self.nodes[1].daemons():
+            os.kill(daemon, signal.SIGSTOP)
+        self.addCleanup(self.nodes[1].send, signal.SIGCONT)
+        wait_for(lambda: "epoch 2" in self.nodes[0].log() + self.nodes[1].log(), "the members change")
+        self.nodes[1].send(signal.SIGCONT)
+        self.check("digits", self.nodes[:2])
+
     def test_schedules(self):
         seed = int(os.environ.get("SEED", "1"))
         for number in range(int(os.environ.get("SCHEDULES", "2"))):
@@ -230,7 +242,7 @@ class Elastic(unittest.TestCase):
         alive = [node for node in self.nodes if node.lives()]
         kinds = ["join"] if len(alive) < NODES else []
         if len(alive) > 1:
-            kinds += ["kill", "kill node", "leave", "stop", "cut"]
+            kinds += ["kill", "kill node", "leave", "stop", "stop daemon", "cut"]
         kind = chance.choice(kinds)
         if kind == "join":
             node = next(node for node in self.nodes if node not in alive)
@@ -253,6 +265,10 @@ class Elastic(unittest.TestCase):
             node.send(signal.SIGTERM, daemons=False)
         elif kind == "stop":
             node.send(signal.SIGSTOP)
+        elif kind == "stop daemon":
+            for daemon in node.daemons():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(daemon, signal.SIGSTOP)
         elif kind == "cut":
             self.network.partition([[other.number for other in self.nodes if other is not node] + [NODES]])
 

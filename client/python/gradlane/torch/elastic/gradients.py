@@ -66,12 +66,14 @@ class Gradients:
         sizes = [it.numel() for it in self._parameters]
         # Buffers, such as those of BatchNorm, get the values after shard 0. Their bytes follow the gradients. The
         # member that computes shard 0 contributes them, and all others contribute zeros.
-        self._old_buffers: list[torch.Tensor] = []
+        self._old_buffers: list[torch.Tensor] = []  # before the step
+        self._buffers_change = False  # whether shard 0 changes them, over all members
         words = [-(-it.numel() * it.element_size() // 4) for it in self._buffers()]
         self._own = torch.zeros(sum(sizes) + sum(words), dtype=torch.int32)
         self._result = torch.zeros_like(self._own)
         self._sums, self._words = _split(self._own, sizes, words)
         self._results, self._result_words = _split(self._result, sizes, words)
+        self._count = sum(sizes)  # integers of gradients; words of buffers follow
         self._floats = torch.zeros(sum(sizes) if self._coded else 0, dtype=torch.float32)
         self._largest = [_NONE] * len(self._parameters)  # exponents of the largest gradients of the contributions
         self._have_gradients = [False] * len(self._parameters)  # over all members
@@ -86,7 +88,10 @@ class Gradients:
         """Drops this process's contributions."""
         self._own.zero_()
         self._largest = [_NONE] * len(self._parameters)
-        self._old_buffers = [it.detach().clone() for it in self._buffers()]
+        self._changed = False  # the same for this member's shards
+        known = self._old_buffers or [None] * len(self._buffers())
+        self._old_buffers = [old if old is not None and torch.equal(it, old) else it.detach().clone()
+                             for it, old in zip(self._buffers(), known)]
 
     def start_shard(self, step: int, shard: int) -> None:
         """Sets gradients to None, buffers to those before the step, and random numbers to those of the shard."""
@@ -103,7 +108,8 @@ class Gradients:
             if parameter.grad is not None and parameter.numel() > 0:
                 hashes += [index, self._add_gradient(index, parameter.grad, counts, hashed) >> 1]  # below 2^63
         if shard == 0 and counts:
-            for buffer, words in zip(self._buffers(), self._words):
+            for buffer, old, words in zip(self._buffers(), self._old_buffers, self._words):
+                self._changed = self._changed or not torch.equal(buffer, old)
                 _copy_bytes(buffer, words)
         self._restore_buffers()
         return _hash(torch.tensor(hashes)) if hashed else 0
@@ -124,13 +130,15 @@ class Gradients:
         return int(self._library.gradlane_hash(into.data_ptr(), 4 * into.numel())) if hashed else 0
 
     def magnitudes(self) -> list[int]:
-        """Returns the exponents of the largest gradients in this process's contributions."""
-        return self._largest
+        """Returns the exponents of the largest gradients in this process's contributions, and whether they have buffers
+        that have changed."""
+        return [*self._largest, self._changed]
 
     def check(self, magnitudes: Sequence[Sequence[int]]) -> bool:
         """Returns whether the integers of all shards fit. If not, it changes the exponents. magnitudes: those of all
         members. Raises OperationFailed if a gradient is not finite."""
-        all_largest = [max(column) for column in zip(*magnitudes)]
+        *all_largest, changed = [max(column) for column in zip(*magnitudes)]
+        self._buffers_change = bool(changed)
         bad = next((name for name, largest in zip(self._names, all_largest) if largest == _NOT_FINITE), None)
         if bad is not None:
             raise errors.error(errors.Code.FAILED, f"gradlane: elastic: the gradient of parameter {bad} has a NaN or "
@@ -156,14 +164,14 @@ class Gradients:
 
     def sum(self, ring: EpochRing) -> None:
         """Adds the contributions of all members."""
-        count = self._floats.numel()
-        self._result.copy_(self._own)
-        if count > 0:
-            self._floats.copy_(self._own[:count])
+        begin, end = self._floats.numel(), self._result.numel() if self._buffers_change else self._count
+        if begin > 0:
+            self._floats.copy_(self._own[:begin])
             ring.sum(self._floats, "fixed:1")
-            self._result[:count].copy_(self._floats)
-        if self._result.numel() > count:
-            ring.sum(self._result[count:])
+            self._result[:begin].copy_(self._floats)
+        if end > begin:
+            self._result[begin:end].copy_(self._own[begin:end])
+            ring.sum(self._result[begin:end])
 
     def apply(self, step: int) -> None:
         """Sets gradients to the mean of the shards, buffers to those of shard 0, and runs the optimizer."""
@@ -173,7 +181,7 @@ class Gradients:
             if has_gradient:
                 mean = sums.to(torch.float32).mul_(math.ldexp(1.0, -exponent) / self._shards)
                 parameter.grad = mean.view(parameter.shape).to(parameter.device, parameter.dtype)
-        for buffer, words in zip(self._buffers(), self._result_words):
+        for buffer, words in zip(self._buffers(), self._result_words if self._buffers_change else ()):
             _set_bytes(buffer, words)
         if [id(it) for it in self._optimized()] != [id(it) for it in self._parameters]:
             raise errors.bad_argument("gradlane: elastic: the optimizer has other parameters than before")
@@ -185,7 +193,8 @@ class Gradients:
         for buffer, old in zip(self._buffers(), self._old_buffers):
             if (buffer.shape, buffer.dtype) != (old.shape, old.dtype):
                 raise errors.bad_argument("gradlane: elastic: a buffer of the model has another shape or type now")
-            buffer.detach().copy_(old)
+            if not torch.equal(buffer, old):
+                buffer.detach().copy_(old)
 
     def _buffers(self) -> list[torch.Tensor]:
         """Returns the model's buffers. A module may replace them."""

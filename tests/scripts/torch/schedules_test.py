@@ -152,9 +152,10 @@ class Elastic(unittest.TestCase):
             self.assertEqual(self.result(node), self.expected[model, *options.items()], node.log())
 
     def test_sizes(self):
-        for model, options in (("digits", {}), ("gpt", {}), ("digits", {"CODEC": "fixed:rel=8"})):
+        coded = {"CODEC": "fixed:rel=8"}
+        for model, options, sizes in (("digits", {}, (2, 4)), ("gpt", {}, (3,)), ("digits", coded, (2,))):
             self.undisturbed(model, **options)
-            for size in (2, 4):
+            for size in sizes:
                 with self.subTest(model=model, size=size, **options):
                     self.begin(model, self.nodes[:size], **options, PAUSE="0")
                     self.check(model, self.nodes[:size], **options)

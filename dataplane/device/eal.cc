@@ -60,7 +60,7 @@ ClockPair read_clocks() noexcept {
     const uint64_t cycles = rte_rdtsc() - before;
     if (cycles >= fewest) continue;
     fewest = cycles;
-    best = {before + cycles / 2, now.tv_sec * kSecond + now.tv_nsec};
+    best = {before + cycles / 2, static_cast<Nanos>(now.tv_sec) * kSecond + static_cast<Nanos>(now.tv_nsec)};
   }
   return best;
 }

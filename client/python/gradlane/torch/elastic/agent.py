@@ -23,7 +23,7 @@ _CHECK_S = 0.25  # time between two checks that all members live, until their da
 _CONNECT_S = 1.2  # time limit of a connection to a process
 _REPORT_S = 5.0  # time limit of the report of a member that lives
 _TELL_S = 2.0  # time after which a process says that it waits to join
-_DEAD_S = 10.0  # time without a living member after which a training counts as dead
+_DEAD_S = 10.0  # time after which a process that waits to join and reaches no member gives up
 _KEYS_S = 10.0  # time limit of the exchange of keys
 
 
@@ -58,7 +58,7 @@ class Agent:
         self._candidates: dict[int, str] = {}  # cards of processes that have asked to join
         self._misses: dict[int, int] = {}  # number of failed connections to them, since the last good one
         self._waits_since = time.monotonic()
-        self._seen_at = 0.0  # when a member of the latest record was seen alive, by a process that waits; 0: never
+        self._seen_at = 0.0  # when this process, while it waits to join, has last reached a member; 0: not tried
         self._told = False  # whether the process has said that it waits
         self._thread = threading.Thread(target=self._run, name="gradlane-elastic", daemon=True)
         self._thread.start()
@@ -121,6 +121,7 @@ class Agent:
             self._drop_ring("this process was expelled")
             self._agreement = Agreement(self._ports.make_card(), self._founders)
             self._next_join, self._waiting, self._candidates, self._misses = 1, set(), {}, {}
+            self._waits_since, self._seen_at, self._told = time.monotonic(), 0.0, False
         elif agreement.phase is not Phase.MEMBER:
             self._follow(agreement)
         elif self._ring is None or self._ring.epoch != agreement.epoch:
@@ -145,8 +146,8 @@ class Agent:
         time.sleep(_POLL_S if agreement.id in agreement.members else _JOIN_POLL_S)
 
     def _wait_to_join(self, agreement: Agreement) -> None:
-        """Raises OperationFailed if a training that this process waits to join has no living members any more, and
-        BadArgument if this process cannot join it."""
+        """Raises OperationFailed if this process has reached no member for _DEAD_S, and BadArgument if it cannot join.
+        """
         now = time.monotonic()
         if not self._told and now > self._waits_since + _TELL_S:
             self._told = True
@@ -163,8 +164,9 @@ class Agent:
         if not self._seen_at or any(self._is_alive(card) for card in agreement.members.values()):
             self._seen_at = now
         elif now > self._seen_at + _DEAD_S:
-            raise errors.error(errors.Code.FAILED, "gradlane: elastic: all members of this training have died; start "
-                               "another one with another name, from a checkpoint")
+            raise errors.error(errors.Code.FAILED, "gradlane: elastic: this process waits to join, but has reached no "
+                               f"member for {_DEAD_S:g} s; if all have died, start a training with another name, from "
+                               "a checkpoint")
 
     def _is_alive(self, card: str) -> bool:
         return is_alive(parse_card(card), _CONNECT_S)

@@ -76,6 +76,7 @@ class Gradients:
         self._count = sum(sizes)  # integers of gradients; words of buffers follow
         self._floats = torch.zeros(sum(sizes) if self._coded else 0, dtype=torch.float32)
         self._largest = [_NONE] * len(self._parameters)  # exponents of the largest gradients of the contributions
+        self._changed = False  # whether the contributions have buffers that have changed
         self._have_gradients = [False] * len(self._parameters)  # over all members
         described = [(name, tuple(it.shape), str(it.dtype)) for name, it in zip(self._names, self._parameters)]
         buffers = [(tuple(it.shape), str(it.dtype)) for it in self._buffers()]
@@ -88,7 +89,7 @@ class Gradients:
         """Drops this process's contributions."""
         self._own.zero_()
         self._largest = [_NONE] * len(self._parameters)
-        self._changed = False  # the same for this member's shards
+        self._changed = False
         known = self._old_buffers or [None] * len(self._buffers())
         self._old_buffers = [old if old is not None and torch.equal(it, old) else it.detach().clone()
                              for it, old in zip(self._buffers(), known)]

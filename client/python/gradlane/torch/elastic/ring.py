@@ -220,24 +220,21 @@ def start_ring(epoch: int, cards: Sequence[Card], index: int, timeout_s: float,
     arguments = ["--nodes", ",".join(map(str, endpoints)), "--rank", str(index)]
     for setting in [*placement.settings(plan, _mtu(plan, cards)), f"timeouts.peer={_PEER_S:g}s"]:
         arguments += ["--set", setting]
-    daemon = None
     try:
-        placement.check(plan, endpoints, [card.network for card in cards])
-        daemon = local_daemon.Started(arguments, [os.getpid()], plan.secured)
-        if plan.secured:
-            daemon.tell_keys(exchange_keys(daemon.public_key(_START_S)))
-        daemon.wait_until_ready(_START_S)
-        engine = Engine.open_subgroup(daemon.socket, index)
-    except Exception as reason:
-        if daemon is not None:
-            daemon.end()
-        if isinstance(reason, (placement.PlacementError, local_daemon.CannotStart)) and not isinstance(
-                reason, local_daemon.PortsInUse):
-            text = f"gradlane: elastic: this process has no daemon: {reason}"
-            raise errors.error(errors.Code.NO_DAEMON, text) from None
-        if isinstance(reason, (errors.Error, local_daemon.PortsInUse)):
-            raise RingFailed(str(reason)) from None
-        raise
+        with contextlib.ExitStack() as stack:
+            placement.check(plan, endpoints, [card.network for card in cards])
+            daemon = local_daemon.Started(arguments, [os.getpid()], plan.secured)
+            stack.callback(daemon.end)
+            if plan.secured:
+                daemon.tell_keys(exchange_keys(daemon.public_key(_START_S)))
+            daemon.wait_until_ready(_START_S)
+            engine = Engine.open_subgroup(daemon.socket, index)
+            stack.pop_all()
+    except (errors.Error, local_daemon.PortsInUse) as reason:
+        raise RingFailed(str(reason)) from None
+    except (placement.PlacementError, local_daemon.CannotStart) as reason:
+        text = f"gradlane: elastic: this process has no daemon: {reason}"
+        raise errors.error(errors.Code.NO_DAEMON, text) from None
     return EpochRing(epoch, index, size, timeout_s, engine, daemon)
 
 

@@ -4,11 +4,14 @@
 import copy
 import math
 import unittest
+import unittest.mock
 
 import torch
 
 from gradlane import errors
-from gradlane.torch.elastic.gradients import Gradients
+from gradlane.torch.elastic.gradients import Gradients, _hash
+from gradlane.torch.elastic.steps import RingFailed
+from gradlane.torch.elastic.transfer import Receiver, Sender
 
 
 class Members:
@@ -37,6 +40,23 @@ class Alone:
 
     def sum(self, tensor, codec=None):
         pass
+
+
+class Pair:
+    """The ring of one of two members. The first one's rows are gathered before the second one's."""
+
+    hosts = ["127.0.0.1", "127.0.0.1"]
+
+    def __init__(self, index, rows):
+        self.index, self.rows, self.failed = index, rows, False
+
+    def gather(self, own):
+        self.rows.append([int(it) for it in own])
+        return [*self.rows, None][:2]
+
+    def check(self):
+        if self.failed:
+            raise RingFailed("failed")
 
 
 def linear(values=(0.0,)):
@@ -169,6 +189,157 @@ class Sums(unittest.TestCase):
         self.assertTrue(all(0 < number < 1 << 62 for number in hashes))
 
 
+class Transfers(unittest.TestCase):
+    """One member takes over the state of another one, which goes on."""
+
+    def setUp(self):
+        self.models = linear((1.0, 2.0)), linear((3.0, 4.0))
+        self.gradients = []
+        for model in self.models:
+            gradients = Gradients(model, torch.optim.Adam(model.parameters(), lr=0.1), {}, 4, None, 0)
+            gradients.start_step()
+            self.addCleanup(gradients.end_transfers)
+            self.gradients.append(gradients)
+
+    def start(self):
+        self.train(0, [5.0, 0.1])
+        rows = []
+        self.rings = Pair(0, rows), Pair(1, rows)
+        for ring, gradients in zip(self.rings, self.gradients):
+            gradients.start_transfers(ring, {1: 0})
+
+    def train(self, step, gradient):
+        run_step(self.gradients[0], self.models[0], [gradient] * 4, step)
+
+    def follow(self, step, gradient):
+        """Completes a step on the source, with the other member following."""
+        source, taker = self.gradients
+        while True:  # attempts
+            source.start_step()
+            for shard in range(4):
+                source.start_shard(step, shard)
+                self.models[0].weight.grad = torch.tensor([gradient])
+                source.add_shard(shard, True, False)
+            magnitudes = source.magnitudes(), taker.magnitudes()
+            fits = source.check(magnitudes)
+            self.assertEqual(taker.check(magnitudes), fits)
+            taker.start_step()
+            if fits:
+                break
+        source.sum(Alone())
+        taker._result.copy_(source._result)
+        source.apply(step)
+        taker.follow(step)
+
+    def test_goes_on(self):
+        self.start()
+        self.follow(1, [3.0, 0.2])
+        self.follow(2, [1e-9, 1e9])  # with other exponents
+        self.assertFalse(torch.equal(self.models[0].weight, self.models[1].weight))
+        self.assertTrue(self.gradients[1].catch_up(self.rings[1], True))
+        self.assertTrue(torch.equal(self.models[0].weight, self.models[1].weight))
+        self.assertEqual(*(it.state_hash(3) for it in self.gradients))
+        for gradients, model in zip(self.gradients, self.models):
+            run_step(gradients, model, [[0.5, 0.25]] * 4, 3)
+        self.assertTrue(torch.equal(self.models[0].weight, self.models[1].weight))
+
+    def test_many_results(self):
+        """The member waits for the state as soon as the results need more memory."""
+        self.start()
+        waits = []
+        for step in range(1, 1000):
+            self.follow(step, [1.0, 1.0])
+            receiver = self.gradients[1]._receiver
+            waits.append(4 * 2 * step > receiver.size)
+            if self.gradients[1].catch_up(self.rings[1], False):
+                break
+        self.assertTrue(torch.equal(self.models[0].weight, self.models[1].weight))
+        self.assertLessEqual(sum(waits), 1)
+
+    def test_source_ends(self):
+        """A member whose state does not arrive has its own scales again."""
+        before = self.gradients[1]._exponents
+        self.start()
+        sender = self.gradients[0]._sender
+        self.gradients[1]._receiver = Receiver("127.0.0.1", sender.port, sender.token ^ 1, memoryview(bytearray(9)))
+        self.follow(1, [1e-9, 1e9])
+        with self.assertRaisesRegex(RingFailed, "has not arrived"):
+            self.gradients[1].catch_up(self.rings[1], True)
+        self.gradients[1].end_transfers()
+        self.assertEqual(self.gradients[1]._exponents, before)
+
+    def test_ring_ends(self):
+        self.start()
+        self.gradients[1]._receiver.done = unittest.mock.Mock(**{"wait.return_value": False})
+        self.rings[1].failed = True
+        with self.assertRaisesRegex(RingFailed, "failed"):
+            self.gradients[1].catch_up(self.rings[1], True)
+
+    def test_hash_of_a_trial(self):
+        """Members with other weights or moments have another hash, even if gradients are equal."""
+        hashes = set()
+        for change in range(4):
+            self.setUp()
+            gradients = self.gradients[0]
+            self.train(0, [1.0, 1.0])
+            with torch.no_grad():
+                if change == 1:
+                    self.models[0].weight[0, 1] += 1e-6
+                elif change == 2:
+                    gradients._optimizer.state[self.models[0].weight]["exp_avg"][0, 0] += 1e-6
+            gradients.start_step()
+            gradients.start_shard(1, 0)
+            self.models[0].weight.grad = torch.ones(1, 2)
+            hashes.add(gradients.add_shard(0, True, True))
+        self.assertEqual(len(hashes), 3)  # the last change is none
+
+
+class Sockets(unittest.TestCase):
+    def send(self, size, takers=1):
+        self.data = torch.randint(256, (size,), dtype=torch.uint8)
+        self.sender = Sender("127.0.0.1", memoryview(self.data.numpy()), takers)
+        self.addCleanup(self.sender.close)
+
+    def receive(self, token=None):
+        """Returns a receiver and its buffer after the transfer has ended."""
+        target = torch.zeros(self.data.numel(), dtype=torch.uint8)
+        receiver = Receiver("127.0.0.1", self.sender.port, self.sender.token if token is None else token,
+                            memoryview(target.numpy()))
+        self.addCleanup(receiver.close)
+        self.assertTrue(receiver.done.wait(60))
+        return receiver, target
+
+    def test_bytes(self):
+        for size in 1, 100_003, 30_000_000:
+            self.send(size, 2)
+            for _ in range(2):
+                receiver, target = self.receive()
+                receiver.check()
+                self.assertTrue(torch.equal(target, self.data))
+
+    def test_strangers(self):
+        self.send(1000)
+        for token in 0, self.sender.token ^ 1:
+            receiver, target = self.receive(token)
+            with self.assertRaises(RingFailed):
+                receiver.check()
+            self.assertEqual(target.sum(), 0)
+        receiver, target = self.receive()
+        receiver.check()
+        self.assertTrue(torch.equal(target, self.data))
+
+    def test_closed(self):
+        self.send(1000)
+        self.sender.close()
+        receiver, _ = self.receive()
+        with self.assertRaisesRegex(RingFailed, "has not arrived"):
+            receiver.check()
+
+    def test_no_such_address(self):
+        with self.assertRaisesRegex(RingFailed, "cannot listen at 192.0.2.1"):
+            Sender("192.0.2.1", memoryview(b"1"), 1)
+
+
 class State(unittest.TestCase):
     def test_random_numbers(self):
         """A shard has the same random numbers, whatever was computed before."""
@@ -219,7 +390,8 @@ class State(unittest.TestCase):
         self.assertEqual(model[1].mean.item(), 2.0)
         other = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Identity())
         other[1].register_buffer("mean", torch.tensor([1.0]), persistent=False)
-        make(other)._load_state(gradients._save_state())
+        state = gradients._save_state()
+        make(other)._load_state(state, _hash(state))
         self.assertEqual(other[1].mean.item(), 2.0)
 
     def test_random_numbers_of_the_optimizer(self):
@@ -249,7 +421,10 @@ class State(unittest.TestCase):
             gradients.append((Gradients(model, optimizer, {"scheduler": scheduler}, 4, None, 0), optimizer, scheduler))
         run_step(gradients[0][0], one, [[1.0, 2.0]] * 4)
         gradients[0][2].step()
-        gradients[1][0]._load_state(gradients[0][0]._save_state())
+        state = gradients[0][0]._save_state()
+        with self.assertRaisesRegex(errors.OperationFailed, "another hash"):
+            gradients[1][0]._load_state(state, 0)
+        gradients[1][0]._load_state(state, _hash(state))
         self.assertTrue(torch.equal(one.weight, other.weight))
         self.assertEqual(gradients[1][2].state_dict(), gradients[0][2].state_dict())
         for model, (mine, _, _) in zip((one, other), gradients):

@@ -66,7 +66,7 @@ def scale_needed(value, step, shard):
 
 
 def next_state(value, scale, total):
-    return mix("state", value, scale, total), mix("scale", value, total) % 4 + 1
+    return mix("state", value, scale, total), mix("scale", scale, total) % 4 + 1
 
 
 def undisturbed(value, scale, shards, steps):
@@ -91,6 +91,7 @@ class IntegerModel:
         self.process, self.shards, self.wrong = process, shards, wrong
         self.value, self.scale, self.done = value, 1, 0
         self.computes = None
+        self.transfer, self.sent, self.kept, self.own_scale = None, [], [], None
         self.start_step()
 
     def start_step(self):
@@ -126,13 +127,15 @@ class IntegerModel:
         return self.value % (1 << 62)
 
     def apply(self, step):
-        total, counts = self.result
+        self.apply_result(self.scale, *self.result)
+
+    def apply_result(self, scale, total, counts):
         self.process.expect(counts == sum(1 << 8 * shard for shard in range(self.shards)),
                             f"step {self.done}: shards are missing, or count twice: {counts:x}")
         world = self.process.world
         self.process.expect(world.values.setdefault(self.done, self.value) == self.value,
                             f"step {self.done} begins with another state")
-        self.value, self.scale = next_state(self.value, self.scale, total)
+        self.value, self.scale = next_state(self.value, scale, total)
         self.done += 1
         self.process.expect(world.values.setdefault(self.done, self.value) == self.value,
                             f"step {self.done - 1} has another result")
@@ -144,11 +147,56 @@ class IntegerModel:
         state = ring.broadcast(own, source)
         assert len(state) == size
         if takes:
-            self.process.expect(state[2] >= self.done, f"goes back from step {self.done} to {state[2]}")
-            self.value, self.scale, self.done = state
+            self.load(state)
+
+    def load(self, state):
+        self.process.expect(state[2] >= self.done, f"goes back from step {self.done} to {state[2]}")
+        self.value, self.scale, self.done = state
+        world = self.process.world
+        self.process.expect(world.values.get(self.done, self.value) == self.value, "takes over a wrong state")
+        world.log(self.process, f"has taken over the state of step {self.done}")
+
+    def start_transfers(self, ring, sources):
+        rows = ring.gather([self.value, self.scale, self.done])
+        if ring.index in sources:
+            source = sources[ring.index]
+            self.own_scale, self.scale = self.scale, rows[source][1]
+            self.transfer = ring.shared.transfer(ring.index, source)
+            self.transfer.state = rows[source]
             world = self.process.world
-            self.process.expect(world.values.get(self.done, self.value) == self.value, "takes over a wrong state")
-            world.log(self.process, f"has taken over the state of step {self.done}")
+            world.after(world.delay_below(world.transfer_s), None, self.transfer.arrive)
+        self.sent = [ring.shared.transfer(taker, ring.index) for taker, it in sources.items() if it == ring.index]
+
+    def follow(self, step):
+        self.kept.append((step, self.scale, *self.result))
+        self.scale = next_state(0, self.scale, self.result[0])[1]
+
+    def catch_up(self, ring, wait):
+        transfer = self.transfer
+        while (wait or len(self.kept) > 4) and not transfer.arrived and not transfer.failed:
+            if ring.failed:
+                raise RingFailed(ring.failed)
+            self.process.block(0.05)
+        if transfer.failed:
+            raise RingFailed("the state has not arrived")
+        if not transfer.arrived:
+            return False
+        scale = self.scale
+        self.load(transfer.state)
+        for step, scale_then, total, counts in self.kept:
+            self.process.expect(step == self.done, f"has kept step {step} for the state of step {self.done}")
+            self.apply_result(scale_then, total, counts)
+        self.scale, self.own_scale = scale, None
+        self.end_transfers()
+        self.start_step()
+        return True
+
+    def end_transfers(self):
+        for it in self.sent:
+            it.fail()
+        self.transfer, self.sent, self.kept = None, [], []
+        if self.own_scale is not None:
+            self.scale, self.own_scale = self.own_scale, None
 
 
 # ---- Rings
@@ -161,6 +209,20 @@ class Operation:
         self.done = set()
 
 
+class Transfer:
+    """A state on its way."""
+
+    def __init__(self):
+        self.state = None
+        self.arrived = self.failed = False
+
+    def arrive(self):
+        self.arrived = not self.failed
+
+    def fail(self):
+        self.failed = not self.arrived
+
+
 class Epoch:
     """State that the rings of the members of an epoch share."""
 
@@ -169,7 +231,11 @@ class Epoch:
         self.rings = {}
         self.started = set()
         self.operations = []
+        self.transfers = {}
         self.broken = False
+
+    def transfer(self, taker, source):
+        return self.transfers.setdefault((taker, source), Transfer())
 
     def give_up(self, index):
         """Makes the operations of the others fail, within some time, because this member is gone."""
@@ -185,7 +251,7 @@ class Epoch:
 class SimulatedRing:
     def __init__(self, shared, index, process):
         self.shared, self.index, self.process = shared, index, process
-        self.epoch, self.size = shared.epoch, len(shared.members)
+        self.epoch, self.size, self.secured = shared.epoch, len(shared.members), process.world.secured
         self.failed = ""
         self.count = 0
         self.pending = None
@@ -385,6 +451,10 @@ class Process:
         """Whether it has neither died nor ended."""
         return self.lives and self.outcome is None
 
+    @property
+    def has_state(self):
+        return self.steps._version >= 0 and (self.steps._own_version is None or self.steps._own_version >= 0)
+
     def expect(self, good, text):
         if not good:
             self.world.problems.append(f"{self.world.now:.3f} process {self.number}: {text}")
@@ -544,6 +614,8 @@ class World:
             self.joiners = min(self.joiners, most - self.founders)
             self.budget, self.breaks, self.gathers, self.suspicious, self.report_s = 60, 0.25, 0.1, 0.1, 1.0
             self.acts, self.shard_s, self.until, self.ends_of_parts, self.lossy = 0.01, 0.2, 4, [4], 0.0
+        self.secured = chance.random() < 0.2
+        self.transfer_s = chance.choice([0.01, 0.5, 4.0])
         self.all_may_die = chance.random() < 0.05 and not self.wrong
         self.immune = None  # it never fails, nor leaves, so that others can prove their arithmetic
 
@@ -626,9 +698,9 @@ class World:
             act(self.processes[number])
 
     def may_fail(self, process):
-        first = not any(it.steps._version >= 0 for it in self.processes)  # nobody has a state yet
+        first = not any(it.has_state for it in self.processes)
         others = [it for it in self.processes if it.runs and it is not process and (
-            it.steps._version >= 0 or first and it.number < self.founders)]
+            it.has_state or first and it.number < self.founders)]
         return process.runs and process is not self.immune and (bool(others) or self.all_may_die)
 
     def crash(self, process):
@@ -638,6 +710,8 @@ class World:
 
     def ends(self, process):
         process.lives = False
+        for transfer in process.model.sent:
+            transfer.fail()
         for epoch in self.epochs.values():
             if process.number in epoch.members:
                 epoch.give_up(epoch.members.index(process.number))
@@ -727,7 +801,7 @@ class World:
         return found
 
     def members_with_state(self, epoch):
-        return [it.number for it in self.records()[epoch] if it.runs and not it.steps.ended and it.steps._version >= 0]
+        return [it.number for it in self.records()[epoch] if it.runs and not it.steps.ended and it.has_state]
 
     def check(self):
         if self.values:
@@ -804,6 +878,31 @@ class ForgetsTrials(Steps):
     def _start_attempt(self, ring):
         super()._start_attempt(ring)
         self._trial = []
+
+
+class FollowersCompute(Steps):
+    """Members compute shards while their state is on its way."""
+
+    def _assign(self, ring, held, may):
+        follows, self._follows = self._follows, [False] * ring.size
+        super()._assign(ring, held, may)
+        self._follows = follows
+
+
+class KeepsVersion(Steps):
+    """A member whose state has not arrived has its version."""
+
+    def _end_epoch(self, reason, leaving=False):
+        self._own_version = None
+        super()._end_epoch(reason, leaving)
+
+
+class LeavesFollowers(Steps):
+    """The last member with the state leaves while others wait for it."""
+
+    def _change_members(self, leaves, waits):
+        self._follows = [False] * len(self._follows)
+        return super()._change_members(leaves, waits)
 
 
 class Schedules(unittest.TestCase):
@@ -900,6 +999,15 @@ class Faults(unittest.TestCase):
 
     def test_forgets_trials(self):
         self.check(ForgetsTrials)
+
+    def test_followers_compute(self):
+        self.check(FollowersCompute)
+
+    def test_keeps_version(self):
+        self.check(KeepsVersion)
+
+    def test_leaves_followers(self):
+        self.check(LeavesFollowers)
 
 
 if __name__ == "__main__":

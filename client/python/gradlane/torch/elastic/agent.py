@@ -55,6 +55,7 @@ class Agent:
         self._silent_since = 0.0  # time since which the store does not answer; 0: it answers
         self._collect_since = 0.0  # time since which this member waits for reports
         self._next_join, self._looked_at = 1, 0.0
+        self._previous: set[int] = set()  # ids of the members of the latest epoch
         self._candidates: dict[int, str] = {}  # cards of processes that have asked to join
         self._misses: dict[int, int] = {}  # number of failed connections to them, since the last good one
         self._waits_since = time.monotonic()
@@ -196,7 +197,8 @@ class Agent:
         """Starts the ring of a new epoch. Ends the epoch if that fails."""
         epoch, ids = agreement.epoch, sorted(agreement.members)
         if ids[0] == agreement.id:
-            self._say(f"epoch {epoch}: {_describe(ids)}")
+            self._say(f"epoch {epoch}: {_describe(ids, self._previous - set(ids))}")
+        self._previous = set(ids)
         self._ports.release()
         for it in ids:
             self._waiting.discard(it)
@@ -315,6 +317,7 @@ class Agent:
         print(f"gradlane: elastic: {text}", file=sys.stderr, flush=True)
 
 
-def _describe(ids: Sequence[int]) -> str:
+def _describe(ids: Sequence[int], gone: set[int]) -> str:
     listed = ", ".join(map(str, ids))
-    return f"1 member, process {listed}" if len(ids) == 1 else f"{len(ids)} members, processes {listed}"
+    text = f"1 member, process {listed}" if len(ids) == 1 else f"{len(ids)} members, processes {listed}"
+    return text + (f" (gone: {', '.join(map(str, sorted(gone)))})" if gone else "")

@@ -15,12 +15,13 @@ import hashlib
 import io
 import math
 import random
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import torch
 
 from ... import _library, errors
 from .ring import EpochRing
+from .transfer import Receiver, Sender
 
 _INT_BITS, _FLOAT_BITS = 30, 24  # sums in int32, and in float32, are at most 2 to this power
 _HEADROOM = 6  # bits by which the largest gradient may exceed that of the latest steps
@@ -32,6 +33,17 @@ _LARGEST_EXPONENT = 126  # 2^k and 2^-k are normal float32 numbers
 # These stand for the exponent of the largest gradient if there is no gradient, only zeros, or a NaN or Inf.
 _NONE, _ZERO, _NOT_FINITE = -(1 << 21), -(1 << 20), 1 << 20
 _PIECE = 64 << 20  # bytes of the state in one broadcast
+_WAIT_S = 0.05  # time between two checks that the ring lives, of a member that waits for the state
+
+
+class _Result(NamedTuple):
+    """The result of a step. The first two have an element for each parameter. integers: sums of gradients, and words of
+    buffers."""
+
+    exponents: list[int]
+    have_gradients: list[bool]
+    buffers_change: bool
+    integers: torch.Tensor
 
 
 class Gradients:
@@ -71,13 +83,20 @@ class Gradients:
         words = [-(-it.numel() * it.element_size() // 4) for it in self._buffers()]
         self._own = torch.zeros(sum(sizes) + sum(words), dtype=torch.int32)
         self._result = torch.zeros_like(self._own)
-        self._sums, self._words = _split(self._own, sizes, words)
-        self._results, self._result_words = _split(self._result, sizes, words)
+        self._sizes = sizes + words
+        self._sums, self._words = self._split(self._own)
         self._count = sum(sizes)  # integers of gradients; words of buffers follow
         self._floats = torch.zeros(sum(sizes) if self._coded else 0, dtype=torch.float32)
         self._largest = [_NONE] * len(self._parameters)  # exponents of the largest gradients of the contributions
         self._changed = False  # whether the contributions have buffers that have changed
         self._have_gradients = [False] * len(self._parameters)  # over all members
+        self._sender: Sender | None = None
+        # ---- While a state is on its way to this member
+        self._receiver: Receiver | None = None
+        self._arriving = torch.empty(0, dtype=torch.uint8)
+        self._expected = 0  # hash of the state
+        self._kept: list[tuple[int, _Result]] = []  # later steps and their results
+        self._own_scales: tuple[list[int], list[int]] | None = None  # exponents and peaks of this member's own state
         described = [(name, tuple(it.shape), str(it.dtype)) for name, it in zip(self._names, self._parameters)]
         buffers = [(tuple(it.shape), str(it.dtype)) for it in self._buffers()]
         kind = repr((shards, bits, seed, type(optimizer).__name__, sorted(others), described, buffers))
@@ -103,8 +122,9 @@ class Gradients:
         self._set_seed(step, str(shard))
 
     def add_shard(self, shard: int, counts: bool, hashed: bool) -> int:
-        """Adds the gradients of a shard if they count. Returns a hash of their integers, or 0 unless `hashed`."""
-        hashes = []
+        """Adds the gradients of a shard if they count. Returns a hash of their integers and of the whole state that
+        gradients depend on, or 0 unless `hashed`."""
+        hashes = [_hash(it.detach().cpu().contiguous()) for it in self._state_tensors()] if hashed else []
         for index, parameter in enumerate(self._parameters):
             if parameter.grad is not None and parameter.numel() > 0:
                 hashes += [index, self._add_gradient(index, parameter.grad, counts, hashed) >> 1]  # below 2^63
@@ -176,19 +196,28 @@ class Gradients:
 
     def apply(self, step: int) -> None:
         """Sets gradients to the mean of the shards, buffers to those of shard 0, and runs the optimizer."""
+        self._apply(step, _Result(self._exponents, self._have_gradients, self._buffers_change, self._result))
+        self._exponents, self._peaks = self._next_exponents, self._next_peaks
+
+    def _apply(self, step: int, result: _Result) -> None:
+        all_sums, all_words = self._split(result.integers)
         for parameter, sums, exponent, has_gradient in zip(
-                self._parameters, self._results, self._exponents, self._have_gradients):
+                self._parameters, all_sums, result.exponents, result.have_gradients):
             parameter.grad = None
             if has_gradient:
                 mean = sums.to(torch.float32).mul_(math.ldexp(1.0, -exponent) / self._shards)
                 parameter.grad = mean.view(parameter.shape).to(parameter.device, parameter.dtype)
-        for buffer, words in zip(self._buffers(), self._result_words if self._buffers_change else ()):
+        for buffer, words in zip(self._buffers(), all_words if result.buffers_change else ()):
             _set_bytes(buffer, words)
         if [id(it) for it in self._optimized()] != [id(it) for it in self._parameters]:
             raise errors.bad_argument("gradlane: elastic: the optimizer has other parameters than before")
         self._set_seed(step, "optimizer")
         self._optimizer.step()
-        self._exponents, self._peaks = self._next_exponents, self._next_peaks
+
+    def _split(self, integers: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Returns the integers of each parameter, and the words of each buffer."""
+        pieces = list(integers.split(self._sizes))
+        return pieces[:len(self._parameters)], pieces[len(self._parameters):]
 
     def _restore_buffers(self) -> None:
         for buffer, old in zip(self._buffers(), self._old_buffers):
@@ -250,10 +279,68 @@ class Gradients:
             at = first if takes or ring.index == source else 0
             ring.broadcast(data[at:at + length], source)
         if takes:
-            if _hash(data) != expected:
-                raise errors.error(errors.Code.FAILED, "gradlane: elastic: the state of the training has arrived with "
-                                   "another hash")
-            self._load_state(data)
+            self._load_state(data, expected)
+
+    def start_transfers(self, ring: EpochRing, sources: Mapping[int, int]) -> None:
+        """Starts to send states over TCP. sources: position of a member -> that of the one whose state it takes over.
+        """
+        head = [0, 0, 0, 0]
+        takers = list(sources.values()).count(ring.index)
+        if takers > 0:
+            data = self._save_state()
+            self._sender = Sender(ring.hosts[ring.index], memoryview(data.numpy()), takers)
+            head = [self._sender.port, self._sender.token, data.numel(), _hash(data)]
+        rows = ring.gather([*head, *self._exponents, *self._peaks])
+        if ring.index in sources:
+            source = sources[ring.index]
+            port, token, size, self._expected, *scales = rows[source]
+            self._own_scales = self._exponents, self._peaks
+            self._exponents, self._peaks = scales[:len(self._parameters)], scales[len(self._parameters):]
+            self._arriving = torch.empty(size, dtype=torch.uint8)
+            self._receiver = Receiver(ring.hosts[source], port, token, memoryview(self._arriving.numpy()))
+
+    def follow(self, step: int) -> None:
+        """Keeps the result of sum() for the state that is on its way."""
+        self._kept.append((step, _Result(
+            self._exponents, self._have_gradients, self._buffers_change, self._result.clone())))
+        self._exponents, self._peaks = self._next_exponents, self._next_peaks
+
+    def catch_up(self, ring: EpochRing, wait: bool) -> bool:
+        """Loads the state and applies the results that follow() has kept, if the state has arrived. Returns whether it
+        has. wait: wait for it; it also waits if the results need more memory than the state. Raises RingFailed."""
+        receiver = self._receiver
+        assert receiver is not None
+        wait = wait or 4 * self._result.numel() * len(self._kept) > receiver.size
+        while wait and not receiver.done.wait(_WAIT_S):
+            ring.check()
+        if not receiver.done.is_set():
+            return False
+        receiver.check()
+        scales = self._exponents, self._peaks
+        self._load_state(self._arriving, self._expected)
+        self._exponents, self._peaks = scales
+        for step, result in self._kept:
+            self._apply(step, result)
+        self._own_scales = None
+        self.end_transfers()
+        self.start_step()
+        return True
+
+    def end_transfers(self) -> None:
+        """Ends all transfers, and drops what follow() has kept."""
+        for it in (self._sender, self._receiver):
+            if it is not None:
+                it.close()
+        self._sender = self._receiver = None
+        self._kept, self._arriving = [], torch.empty(0, dtype=torch.uint8)
+        if self._own_scales is not None:
+            (self._exponents, self._peaks), self._own_scales = self._own_scales, None
+
+    def _state_tensors(self) -> list[torch.Tensor]:
+        """Returns the tensors of the model and of the optimizer that are not empty."""
+        moments = [it for parameter in self._parameters for it in self._optimizer.state.get(parameter, {}).values()]
+        tensors = {id(it): it for it in (*self._parameters, *self._model.parameters(), *self._old_buffers, *moments)}
+        return [it for it in tensors.values() if isinstance(it, torch.Tensor) and it.numel() > 0]
 
     def _save_state(self) -> torch.Tensor:
         file = io.BytesIO()
@@ -264,7 +351,10 @@ class Gradients:
         }, file)
         return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
 
-    def _load_state(self, data: torch.Tensor) -> None:
+    def _load_state(self, data: torch.Tensor, expected: int) -> None:
+        if _hash(data) != expected:
+            raise errors.error(errors.Code.FAILED, "gradlane: elastic: the state of the training has arrived with "
+                               "another hash")
         state = torch.load(io.BytesIO(data.numpy()), map_location="cpu", weights_only=True)  # type: ignore[arg-type]
         self._model.load_state_dict(state["model"])
         for buffer, value in zip(self._buffers(), state["buffers"]):
@@ -276,11 +366,6 @@ class Gradients:
 
 
 # ---- Private
-
-
-def _split(flat: torch.Tensor, sizes: list[int], words: list[int]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    pieces = list(flat.split([*sizes, *words]))
-    return pieces[:len(sizes)], pieces[len(sizes):]
 
 
 def _exponent(largest: float) -> int:

@@ -48,12 +48,13 @@ class Card(NamedTuple):
 class EpochRing:
     """The ring of an epoch. One thread calls operations, which raise RingFailed. Another thread may call abort().
 
-    index: position of this process among the members. size: number of members. timeout_s: time limit of operations.
+    index: position of this process among the members. hosts: addresses of all members. timeout_s: time limit of
+    operations. secured: whether packets are authenticated or encrypted.
     """
 
-    def __init__(self, epoch: int, index: int, size: int, timeout_s: float, engine: Engine | None = None,
-                 daemon: local_daemon.Started | None = None) -> None:
-        self.epoch, self.index, self.size = epoch, index, size
+    def __init__(self, epoch: int, index: int, hosts: Sequence[str], timeout_s: float, secured: bool = False,
+                 engine: Engine | None = None, daemon: local_daemon.Started | None = None) -> None:
+        self.epoch, self.index, self.hosts, self.size, self.secured = epoch, index, hosts, len(hosts), secured
         self.id, self.founder = 0, False  # of this process in this epoch; set by the agent
         self._timeout_s = timeout_s
         self._engine, self._daemon = engine, daemon  # None with one member
@@ -78,7 +79,7 @@ class EpochRing:
         same length."""
         row = torch.tensor([int(it) for it in own], dtype=torch.int64)
         if self._engine is None:
-            self._check()
+            self.check()
             return [row.tolist()]
         rows = list(torch.empty(self.size, row.numel(), dtype=torch.int64))
         self._run(rows, lambda engine, **options: engine.all_gather(rows, row, **options))
@@ -100,12 +101,13 @@ class EpochRing:
         if self._daemon is not None:
             threading.Thread(target=self._daemon.end, name="gradlane-end").start()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raises RingFailed after abort()."""
         if self._aborted:
             raise RingFailed(self._aborted)
 
     def _run(self, result: Any, start: Callable[..., Any]) -> None:
-        self._check()
+        self.check()
         if self._engine is None:
             return
         try:
@@ -213,7 +215,7 @@ def start_ring(epoch: int, cards: Sequence[Card], index: int, timeout_s: float,
         raise errors.bad_argument(f"gradlane: GRADLANE_SECURITY is '{cards[0].security}', allowed: none, "
                                   + ", ".join(placement.SECURITY))
     if size == 1:
-        return EpochRing(epoch, index, size, timeout_s)
+        return EpochRing(epoch, index, [cards[0].route], timeout_s)
     places = {place: number for number, place in enumerate(dict.fromkeys(card.place for card in cards))}
     plan = placement.DaemonPlacement(1, tuple(places[card.place] for card in cards), cards[0].security)
     endpoints = [placement.Endpoint(card.route, card.port, card.mtu) for card in cards]
@@ -235,7 +237,7 @@ def start_ring(epoch: int, cards: Sequence[Card], index: int, timeout_s: float,
     except (placement.PlacementError, local_daemon.CannotStart) as reason:
         text = f"gradlane: elastic: this process has no daemon: {reason}"
         raise errors.error(errors.Code.NO_DAEMON, text) from None
-    return EpochRing(epoch, index, size, timeout_s, engine, daemon)
+    return EpochRing(epoch, index, [card.route for card in cards], timeout_s, plan.secured, engine, daemon)
 
 
 # ---- Private

@@ -7,19 +7,24 @@ the members of the next epoch compare what they have, compute the missing shards
 The last operation of a step may succeed on some members and fail on others. The latter then take over the state of the
 former, as processes that join do. So no member ever goes back.
 
+Members that take over a state follow the others: they contribute nothing, and keep the results of the steps that the
+others complete while the state is on its way. When it has arrived, they apply these results to it. So the others need
+not wait. At the start of a training, and if packets are secured, the state goes around the ring, and all wait for it.
+
 The arithmetic of a machine may differ in the last bits. So a new member must prove its arithmetic: it first computes a
 shard that another member computes, too. Its contributions count after the hashes were found equal.
 """
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Protocol, Sequence
+from typing import Iterator, Mapping, NamedTuple, Protocol, Sequence
 
 from ... import errors
 
 ATTEMPTS = 1 << 16  # limit of the number of attempts of one step
 _WORD = 32  # number of shards in one integer of a row
 _FOUNDER, _JOINER = -1, -2  # versions of processes that have no state yet
+_GOES_ON, _FINISHED, _UNKNOWN = 0, 1, 2  # whether a member has finished; those that follow do not know
 
 
 class RingFailed(Exception):
@@ -33,6 +38,7 @@ class Ring(Protocol):
     size: int  # number of members
     id: int  # id of this process; it gets another one when it is expelled and joins again
     founder: bool  # whether this process is one of those that start the training
+    secured: bool  # whether packets are authenticated or encrypted
 
     def gather(self, own: Sequence[int]) -> list[list[int]]:
         """Returns the rows of all members, in their order. own: this member's row of 64-bit integers. All rows have the
@@ -83,7 +89,21 @@ class Model(Protocol):
         """Completes the step with the result of sum()."""
 
     def send_state(self, ring: Ring, source: int, takes: bool) -> None:
-        """Sends the state of the member at position `source` to those whose `takes` is true."""
+        """Sends the state of the member at position `source` to those whose `takes` is true. All members wait."""
+
+    def start_transfers(self, ring: Ring, sources: Mapping[int, int]) -> None:
+        """Starts to send states, and does not wait. sources: position of a member -> that of the one whose state it
+        takes over. These members have the scales of the others afterwards, and call follow() instead of apply()."""
+
+    def follow(self, step: int) -> None:
+        """Keeps the result of sum() for a state that is on its way."""
+
+    def catch_up(self, ring: Ring, wait: bool) -> bool:
+        """Loads the state and applies the results that follow() has kept, if the state has arrived. Returns whether it
+        has. wait: wait for it. Raises RingFailed."""
+
+    def end_transfers(self) -> None:
+        """Ends all transfers, and drops what follow() has kept."""
 
 
 class _Row(NamedTuple):
@@ -115,6 +135,8 @@ class Steps:
         self._proven: list[bool] = []  # by position: whether the member has proved its arithmetic
         self._trial: list[bool] = []  # by position: whether it must do so in this step; empty: no member must
         self._hash = 0  # hash of shard 0, if this member has computed it in a trial
+        self._follows: list[bool] = []  # by position: whether the state of the member is on its way
+        self._own_version: int | None = None  # version of this member's own state while it follows
         self.leaving = False  # set it to leave after this step
         self.ended = False  # whether this process has left
 
@@ -137,7 +159,7 @@ class Steps:
                 if ring is None or self.step >= until:
                     return
                 yield from self._compute(ring)
-                if self._complete(ring):
+                if self._complete(ring, self._gather(ring, _GOES_ON)):
                     return
             except RingFailed as reason:
                 self._end_epoch(str(reason))
@@ -150,8 +172,8 @@ class Steps:
             try:
                 ring = self._join_ring()
                 if ring is not None and self._version <= until * ATTEMPTS:
-                    self._gather(ring, True)
-                    self._version += 1
+                    self._gather(ring, _FINISHED)
+                    self._version += not any(self._follows)  # those that follow still need this member
             except RingFailed as reason:
                 self._end_epoch(str(reason))
 
@@ -174,17 +196,37 @@ class Steps:
     def _end_epoch(self, reason: str, leaving: bool = False) -> None:
         self._ring = None
         self.ended = leaving
+        self._model.end_transfers()
+        if self._own_version is not None:
+            self._version, self._own_version = self._own_version, None
         self._membership.end_epoch(reason, leaving)
 
     def _join_ring(self) -> Ring | None:
-        """Returns the ring of the current epoch, or None if this process has left. Calls _start_epoch() first."""
-        if self._ring is None:
+        """Returns the ring of the current epoch, or None if this process has left. Takes over the state first."""
+        while self._ring is None:
             ring = self._membership.ring()
             self.ended = ring is None
-            if ring is not None:
-                self._start_epoch(ring)
+            if ring is None:
+                return None
+            self._start_epoch(ring)
             self._ring = ring
+            while self._own_version is not None:
+                self._follow(ring)
         return self._ring
+
+    def _follow(self, ring: Ring) -> None:
+        """Takes part in an attempt of a step, or in the end of the training, until this member has the state."""
+        rows = self._gather(ring, _UNKNOWN)
+        if not any(row[5] == _FINISHED for row in rows):
+            self._complete(ring, rows)
+        elif self._follows[ring.index]:
+            self._catch_up(ring, True)
+        else:
+            self._version += not any(self._follows)  # as in finish()
+
+    def _catch_up(self, ring: Ring, wait: bool) -> None:
+        if self._model.catch_up(ring, wait):
+            self._own_version = None
 
     def _start_epoch(self, ring: Ring) -> None:
         """Compares the states of the members, sends the newest to those that are behind, and assigns missing shards."""
@@ -205,10 +247,7 @@ class Steps:
         if ring.index == source and newest == _FOUNDER:
             self._version = version
         behind = [row.version < version and index != source for index, row in enumerate(rows)]
-        if any(behind):
-            self._model.send_state(ring, source, behind[ring.index])
-            if behind[ring.index]:
-                self._version = version
+        self._send_state(ring, source, version, behind, rows)
         self._proven = [row.proven for row in rows]
         if not any(self._proven):  # all proven members are gone
             self._proven[source] = True
@@ -222,17 +261,38 @@ class Steps:
         self._assign(ring, held, [proven or not begun for proven in self._proven])
         self._set_trial(begun)
 
+    def _send_state(self, ring: Ring, source: int, version: int, behind: Sequence[bool], rows: Sequence[_Row]) -> None:
+        """Sends the newest state to the members that are behind, or starts to send it."""
+        self._follows = [False] * ring.size
+        sources = [index for index, row in enumerate(rows) if row.proven and not behind[index]]
+        takers = [index for index in range(ring.size) if behind[index]]
+        if not takers:
+            return
+        # A founder that followed would start the training again if the others died, although steps were complete.
+        starts = any(rows[index].version == _FOUNDER for index in takers)
+        if sources and not starts and not ring.secured:
+            self._follows = list(behind)
+            self._model.start_transfers(ring, {
+                taker: sources[number % len(sources)] for number, taker in enumerate(takers)})
+            if behind[ring.index]:
+                self._own_version = self._version
+        else:
+            self._model.send_state(ring, source, behind[ring.index])
+        if behind[ring.index]:
+            self._version = version
+
     def _drop_shards(self) -> None:
         self._held = frozenset()
         self._model.start_step()
 
     def _set_trial(self, begun: bool) -> None:
-        self._trial = [] if begun or all(self._proven) else [not proven for proven in self._proven]
+        trial = [not proven and not follows for proven, follows in zip(self._proven, self._follows)]
+        self._trial = trial if any(trial) and not begun else []
 
     def _assign(self, ring: Ring, held: Sequence[frozenset[int]], may: Sequence[bool]) -> None:
         """Assigns each shard that no member holds to the member that has the fewest. may: by position, whether a member
-        may compute shards. Only a proven member gets shard 0."""
-        loads = {index: len(shards) for index, shards in enumerate(held) if may[index]}
+        may compute shards. Members that follow may not. Only a proven member gets shard 0."""
+        loads = {index: len(shards) for index, shards in enumerate(held) if may[index] and not self._follows[index]}
         self._assigned = []
         for shard in sorted(set(range(self._shards)).difference(*held)):
             index = min((it for it in loads if shard > 0 or self._proven[it]), key=lambda it: (loads[it], it))
@@ -258,36 +318,52 @@ class Steps:
         if hashed:
             self._hash = shard_hash
 
-    def _complete(self, ring: Ring) -> bool:
-        """Adds the shards of all members. Returns whether the step is complete. If not, it begins another attempt."""
-        rows = self._gather(ring, False)
+    def _complete(self, ring: Ring, rows: Sequence[Sequence[int]]) -> bool:
+        """Adds the shards of all members. Returns whether the step is complete. If not, it begins another attempt.
+        rows: those of _gather()."""
         self._compare_hashes(ring, rows)
-        if not self._model.check([row[6:] for row in rows]):
+        if not self._model.check([row[7:] for row in rows]):
             self._version += 1
             self._start_attempt(ring)
             return False
         self._model.sum(ring)
-        self._model.apply(self.step)
-        self._version = (self.step + 1) * ATTEMPTS
-        waits, leaves = any(row[0] for row in rows), [row[1] for row in rows]
-        if waits or any(leaves):
-            self._drop_shards()
-            # If all members leave, those that wait take over the state first.
-            self._end_epoch("members change", self.leaving and not (waits and all(leaves)))
+        if self._follows[ring.index]:
+            self._model.follow(self.step)
         else:
+            self._model.apply(self.step)
+        self._version = (self.step + 1) * ATTEMPTS
+        if not self._change_members([bool(row[1]) for row in rows], any(row[0] for row in rows)):
             self._start_attempt(ring)
         return True
 
-    def _gather(self, ring: Ring, finished: bool) -> list[list[int]]:
+    def _change_members(self, leaves: Sequence[bool], waits: bool) -> bool:
+        """Ends the epoch if a member leaves, or a process waits to join. Returns whether it has. Members with the state
+        stay as long as only others would be left."""
+        waits = waits and not any(self._follows)  # one after the other, because a new epoch ends transfers
+        stays = any(not leaving and not follows for leaving, follows in zip(leaves, self._follows))
+        heirs = waits or any(follows and not leaving for leaving, follows in zip(leaves, self._follows))
+        if not waits and not (any(leaves) and (stays or not heirs)):
+            return False
+        self._drop_shards()
+        self._end_epoch("members change", self.leaving and (stays or not heirs))
+        return True
+
+    def _gather(self, ring: Ring, finished: int) -> list[list[int]]:
         """Gathers what members must know before they add their shards. Raises OperationFailed, on all members, if their
         weights differ, or if only some have finished."""
+        if self._own_version is not None:
+            self._catch_up(ring, False)
+        follows = self._own_version is not None
         rows = ring.gather([self._membership.has_waiting(), self.leaving, 0 in self._held, self._hash,
-                            self._model.state_hash(self.step), finished, *self._model.magnitudes()])
-        if len({row[4] for row in rows}) > 1:
+                            0 if follows else self._model.state_hash(self.step), finished, follows,
+                            *self._model.magnitudes()])
+        self._follows = [bool(row[6]) for row in rows]
+        if len({row[4] for row, proven, follows in zip(rows, self._proven, self._follows)
+                if proven and not follows}) > 1:
             raise errors.error(errors.Code.FAILED, "gradlane: elastic: the members have different weights after step "
                                f"{self.step}: only the optimizer may change the model, and hooks of the optimizer the "
                                "objects in `state`")
-        if len({row[5] for row in rows}) > 1:
+        if len({row[5] for row in rows} - {_UNKNOWN}) > 1:
             raise errors.error(errors.Code.FAILED, f"gradlane: elastic: some members have finished after {self.step} "
                                "steps, and others go on: all must call steps() with the same number")
         return rows
@@ -312,7 +388,8 @@ class Steps:
                                "CPU, versions and number of threads, and no other random numbers than PyTorch's")
         if wrong:
             raise RingFailed("a new member computes other bits")
-        self._trial, self._proven, self._is_proven = [], [True] * ring.size, True
+        self._proven = [proven or tried for proven, tried in zip(self._proven, self._trial)]
+        self._trial, self._is_proven = [], self._proven[ring.index]
 
     def _encode_row(self) -> list[int]:
         words = [0] * -(-self._shards // _WORD)

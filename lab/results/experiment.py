@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULES = (
     "lab.bench_ratio",
     "lab.simulated",
+    "lab.bench_scale",
     "lab.papers.mlsys",
     "lab.papers.scaling",
     "lab.papers.scaling_simulated",

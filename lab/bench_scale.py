@@ -42,6 +42,8 @@ LEVELS = {64: ((64,), (8, 8), (4, 4, 4)), 256: ((256,), (16, 16), (8, 8, 4)), 10
 def ring_seconds(ranks, size, hops):
     """Returns the time in which the block of each rank, size / ranks bytes, makes `hops` hops. A rank sends the next
     round of blocks when it has sent this one, or when the first packet has arrived, whichever is later."""
+    # Where a block takes about one to four times as long as a hop, `gradlane sim` takes up to 1.5 times as long as
+    # this: --nodes 64 --size 4M. At 16 to 256 ranks, 64 KiB and other sizes differ by less than a tenth.
     block = max(size / ranks, GRANULE)
     packet_s = (min(block, PAYLOAD) + HEADERS) * 8 / RATE
     send_s = (block + math.ceil(block / PAYLOAD) * HEADERS) * 8 / RATE

@@ -431,6 +431,28 @@ class State(unittest.TestCase):
             run_step(mine, model, [[0.3, 0.1]] * 4, 1)
         self.assertTrue(torch.equal(one.weight, other.weight))
 
+    def test_types_of_the_optimizer_are_kept(self):
+        models = [linear((1.0, 2.0)).bfloat16() for _ in range(2)]
+        optimizers = [torch.optim.Adam(it.parameters(), lr=0.1) for it in models]
+        one, other = (Gradients(model, optimizer, {}, 1, None, 0) for model, optimizer in zip(models, optimizers))
+        moments = {"step": torch.tensor(3.0), "exp_avg": torch.full((1, 2), 0.1), "exp_avg_sq": torch.full((1, 2), 0.2)}
+        optimizers[0].state[models[0].weight].update(moments)
+        state = one._save_state()
+        other._load_state(state, _hash(state))
+        for name, value in optimizers[1].state[models[1].weight].items():
+            self.assertEqual(value.dtype, torch.float32)
+            self.assertTrue(torch.equal(value, moments[name]))
+
+    def test_optimizer_runs_by_itself(self):
+        model = linear((1.0, 2.0))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        gradients = Gradients(model, optimizer, {}, 4, None, 0)
+        with self.assertRaisesRegex(errors.BadArgument, "do not call optimizer.step"):
+            optimizer.step()
+        run_step(gradients, model, [[1.0, 1.0]] * 4)
+        with self.assertRaisesRegex(errors.BadArgument, "do not call optimizer.step"):
+            optimizer.step()
+
     def test_models_that_are_refused(self):
         frozen = linear()
         frozen.weight.requires_grad_(False)

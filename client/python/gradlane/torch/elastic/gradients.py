@@ -90,6 +90,8 @@ class Gradients:
         self._largest = [_NONE] * len(self._parameters)  # exponents of the largest gradients of the contributions
         self._changed = False  # whether the contributions have buffers that have changed
         self._have_gradients = [False] * len(self._parameters)  # over all members
+        self._applies = False  # whether the optimizer may run now
+        optimizer.register_step_pre_hook(self._check_step)
         self._sender: Sender | None = None
         # ---- While a state is on its way to this member
         self._receiver: Receiver | None = None
@@ -212,7 +214,14 @@ class Gradients:
         if [id(it) for it in self._optimized()] != [id(it) for it in self._parameters]:
             raise errors.bad_argument("gradlane: elastic: the optimizer has other parameters than before")
         self._set_seed(step, "optimizer")
+        self._applies = True
         self._optimizer.step()
+        self._applies = False
+
+    def _check_step(self, *_: Any) -> None:
+        if not self._applies:
+            raise errors.bad_argument("gradlane: elastic: do not call optimizer.step(): the optimizer runs by itself "
+                                      "at the end of each step")
 
     def _split(self, integers: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Returns the integers of each parameter, and the words of each buffer."""
@@ -360,6 +369,11 @@ class Gradients:
         for buffer, value in zip(self._buffers(), state["buffers"]):
             buffer.detach().copy_(value)
         self._optimizer.load_state_dict(state["optimizer"])
+        # load_state_dict() converts them to the types of the parameters, which may have fewer bits.
+        for index, values in state["optimizer"]["state"].items():
+            self._optimizer.state[self._parameters[index]].update({
+                key: it.to(self._parameters[index].device) if it.dim() > 0 else it for key, it in values.items()
+                if isinstance(it, torch.Tensor)})
         for name, it in self._others.items():
             it.load_state_dict(state["others"][name])
         self._exponents, self._peaks = state["exponents"], state["peaks"]

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Tests of contributions that are encoded before an all-reduce, through the C functions. Run it as python_test.py is
-run."""
+"""Tests of contributions that are encoded before an all-reduce. Run it as python_test.py is run."""
 
 import ctypes
+import gc
+import pickle
 import unittest
 
 import numpy
@@ -22,115 +23,160 @@ def tearDownModule():
     gl.close()
 
 
-class Encoded(unittest.TestCase):
-    def setUp(self):
-        self.lib, self.handle = gl._lib, gl._connection.handle
+def values(count):
+    return numpy.random.default_rng(gl.rank).normal(scale=0.01, size=count).astype("float32")
 
-    def how(self, **fields):
-        how = _library.How()
-        how.struct_size = ctypes.sizeof(how)
-        for name, value in fields.items():
-            setattr(how, name, value)
-        return ctypes.byref(how)
 
-    def check(self, code):
-        self.assertEqual(code, errors.OK, self.lib.gradlane_error(self.handle))
-
-    def refused(self, code):
-        self.assertEqual(code, errors.Code.BAD_ARGUMENT)
-        return self.lib.gradlane_error(self.handle).decode()
-
-    def encode(self, data, encoded, **fields):
-        return self.lib.gradlane_encode(self.handle, data.ctypes.data, data.size, encoded.ctypes.data, encoded.nbytes,
-                                        self.how(**fields), None)
-
-    def all_reduce(self, data, encoded, size, **fields):
-        how = self.how(encoded=encoded.ctypes.data, encoded_bytes=size, **fields)
-        return self.lib.gradlane_all_reduce(self.handle, data.ctypes.data, data.size, 0, how, None)
-
-    def space(self, count):
-        return gl.zeros(self.lib.gradlane_encoded_space(count), dtype="uint8")
-
-    def values(self, count):
-        return numpy.random.default_rng(gl.rank).normal(scale=0.01, size=count).astype("float32")
-
-    def test_sums_of_encoded_contributions(self):
+class Sums(unittest.TestCase):
+    def test_of_encoded_contributions(self):
         # The last tensor travels in two parts.
-        for codec, count in ((b"fixed:10", 1), (b"fixed:10", 1000), (b"fixed:10", 100_000), (b"fixed:30", 100_000),
-                             (b"raw", 5000), (b"pack", 4097), (b"fixed:10", (17 << 20) + 11)):
-            values, encoded = self.values(count), self.space(count)
-            data = gl.zeros(count)
-            data[:] = values
-            self.check(self.encode(data, encoded, codec=codec))
-            size = self.lib.gradlane_encoded_bytes(encoded.ctypes.data, count)
-            kept = encoded[:size].copy()
-            if codec == b"fixed:10" and count > 1000:
-                self.assertLess(size, 0.9 * count)
+        for codec, count in (("fixed:10", 1), ("fixed:10", 1000), ("fixed:10", 100_000), ("fixed:30", 100_000),
+                             ("raw", 5000), ("pack", 4097), ("fixed:10", (17 << 20) + 11)):
+            given = values(count)
+            encoded = gl.encode(given, codec=codec)
+            if codec == "fixed:10" and count > 1000:
+                self.assertLess(encoded.nbytes, 0.9 * count)
+            kept = encoded.array.copy()
             # The sum of the floats. Small sums do not go through a codec, so their contributions are rounded before.
-            rounded = values
-            if codec == b"fixed:10" and count <= 1000:
-                rounded = numpy.round(values * 512) / 512 + numpy.float32(0)
-            data[:] = rounded
-            expected = gl.all_reduce(data, codec=codec.decode()).copy()
+            if codec == "fixed:10" and count <= 1000:
+                given = numpy.round(given * 512) / 512 + numpy.float32(0)
+            expected = gl.all_reduce(given.copy(), codec=codec).tobytes()
+            data = gl.zeros(count)
             for _ in range(2):
                 data[:] = numpy.nan
-                self.check(self.all_reduce(data, encoded, size, codec=codec))
-                self.assertEqual(data.tobytes(), expected.tobytes(), (codec, count))
-            self.assertEqual(encoded[:size].tobytes(), kept.tobytes())
-            # One rank repeats it from a copy, the others have floats.
-            encoded[:] = 0
-            encoded[:size] = kept
-            data[:] = rounded if gl.rank != 0 else numpy.nan
+                gl.all_reduce(data, encoded=encoded)
+                self.assertEqual(data.tobytes(), expected, (codec, count))
+            self.assertEqual(encoded.array.tobytes(), kept.tobytes())
+            # One rank repeats it from bytes that it has written itself, the others have floats.
+            data[:] = given
             if gl.rank == 0:
-                self.check(self.all_reduce(data, encoded, size, codec=codec))
-            else:
-                gl.all_reduce(data, codec=codec.decode())
-            self.assertEqual(data.tobytes(), expected.tobytes(), (codec, count))
+                written = gl.zeros(gl.encoded_space(count), "uint8")
+                written[:kept.size] = kept
+                data[:] = numpy.nan
+                encoded = gradlane.Encoded(written[:kept.size], count, codec)
+            gl.all_reduce(data, codec=codec, encoded=encoded if gl.rank == 0 else None)
+            self.assertEqual(data.tobytes(), expected, (codec, count))
 
-    def test_averages(self):
-        values, encoded, data = self.values(50_000), self.space(50_000), gl.zeros(50_000)
-        data[:] = values
-        self.check(self.encode(data, encoded, codec=b"fixed:10"))
-        expected = gl.all_reduce(data, average=True, codec="fixed:10").copy()
-        self.check(self.all_reduce(data, encoded, encoded.nbytes, average=1, codec=b"fixed:10"))
-        self.assertEqual(data.tobytes(), expected.tobytes())
+    def test_averages_in_ordinary_memory(self):
+        """Arrays outside shared memory, of any shape and strides, get the result; encode() takes read-only ones."""
+        given = values(50_000).reshape(2, 25_000).T
+        given.flags.writeable = False
+        encoded = gl.encode(given, codec="fixed:10")
+        expected = gl.all_reduce(given.copy(), average=True, codec="fixed:10")
+        result = numpy.zeros_like(given)
+        self.assertIs(gl.all_reduce(result, average=True, encoded=encoded), result)
+        numpy.testing.assert_array_equal(result, expected)
 
-    def test_what_is_refused(self):
-        encoded, data = self.space(5000), gl.zeros(5000)
-        self.assertIn("topk:1%", self.refused(self.encode(data, encoded, codec=b"topk:1%")))
-        self.assertIn("stochastic", self.refused(self.encode(data, encoded, codec=b"fixed:10,stochastic")))
-        self.assertIn("no encoded contributions", self.refused(self.encode(data, encoded, codec=b"auto:2^-10")))
-        self.assertIn("5000 floats need", self.refused(self.encode(data, encoded[:-1])))
-        self.assertIn("no floats", self.refused(self.encode(data[:0], encoded)))
-        self.assertIn("not in a buffer", self.refused(self.encode(data, numpy.zeros(1 << 16, "uint8"))))
-        self.assertIn("overlap", self.refused(self.encode(encoded[:4].view("float32"), encoded[:1 << 14])))
-        self.assertIn("only for sums", self.refused(self.all_reduce(data, encoded, 9999, reduction=1)))
-        self.assertIn("cannot be verified", self.refused(self.all_reduce(data, encoded, 9999, verify=1)))
-        # of a program that was built with an older gradlane.h
-        older = _library.How()
-        older.struct_size = ctypes.sizeof(older) - 16
-        self.check(self.lib.gradlane_encode(self.handle, data.ctypes.data, data.size, encoded.ctypes.data,
-                                            encoded.nbytes, ctypes.byref(older), None))
-        how = self.how(encoded=encoded.ctypes.data, encoded_bytes=9999)
-        self.assertIn("only for sums", self.refused(
-            self.lib.gradlane_broadcast(self.handle, data.ctypes.data, data.size, 0, 0, how, None)))
+    def test_pairs(self):
+        pairs = values(6000).view("complex64")
+        encoded = gl.encode(pairs)
+        self.assertEqual((encoded.count, encoded.codec), (6000, gl.codec))
+        numpy.testing.assert_array_equal(gl.all_reduce(gl.zeros(3000, "complex64"), encoded=encoded),
+                                         gl.all_reduce(pairs.copy()))
 
-    def test_malformed_ones(self):
-        encoded, data = self.space(5000), gl.zeros(5000)
-        self.check(self.encode(data, encoded))
+    def test_requests(self):
+        """An operation in flight keeps its contribution, though the program has freed it."""
+        contributions = [gl.encode(values(20_000 + i), codec="fixed:10") for i in range(3)]
+        expected = [gl.all_reduce(values(20_000 + i), codec="fixed:10") for i in range(3)]
+        requests = [gl.all_reduce(gl.zeros(it.count), encoded=it, async_=True) for it in contributions]
+        for encoded in contributions:
+            encoded.free()
+        gc.collect()
+        for request, result in zip(requests, expected):
+            numpy.testing.assert_array_equal(request.wait(), result)
+        again = gl.encode(values(20_000), codec="fixed:10")
+        request = gl.all_reduce(gl.zeros(20_000), encoded=again, async_=True)
+        numpy.testing.assert_array_equal(request.wait(), expected[0])
+        del request
+        gl.all_reduce(gl.zeros(20_000), encoded=again, async_=True)  # dropped: the next use waits for its end
+        numpy.testing.assert_array_equal(gl.all_reduce(gl.zeros(20_000), encoded=again), expected[0])
+
+
+class Refused(unittest.TestCase):
+    def refused(self, text, call, *arguments, **options):
+        with self.assertRaisesRegex(gradlane.BadArgument, text):
+            call(*arguments, **options)
+
+    def test_by_encode(self):
+        data = gl.zeros(5000)
+        self.refused("topk:1%", gl.encode, data, codec="topk:1%")
+        self.refused("stochastic", gl.encode, data, codec="fixed:10,stochastic")
+        self.refused("no encoded contributions", gl.encode, data, codec="auto:2^-10")
+        self.refused("AdaptiveBound", gl.encode, data, codec="fixed:adaptive")
+        self.refused("no floats", gl.encode, data[:0])
+        self.refused("encode of float64; allowed: float32", gl.encode, data.astype("float64"))
+        self.refused("not a NumPy array", gl.encode, [1.0])
+
+    def test_by_all_reduce(self):
+        data, encoded = gl.zeros(5000), gl.encode(values(5000), codec="fixed:10")
+        self.refused("encoded is 5 .int.; allowed: a gradlane.Encoded", gl.all_reduce, data, encoded=5)
+        self.refused("encoded has 5000 floats, and the array has 4999", gl.all_reduce, data[1:], encoded=encoded)
+        self.refused("codec is 'fixed:9', but the contribution is encoded by 'fixed:10'", gl.all_reduce, data,
+                     encoded=encoded, codec="fixed:9")
+        self.refused("encoded by 'fixed:10'", gl.all_reduce, data, encoded=encoded, codec=gradlane.AdaptiveBound())
+        self.refused("only for sums of float32", gl.all_reduce, data.astype("float64"), encoded=encoded)
+        self.refused("only for sums", gl.all_reduce, data, encoded=gl.encode(data, codec="raw"), reduction="max")
+        self.refused("no residual", gl.all_reduce, data, encoded=encoded, residual=gl.zeros(5000))
+        if gl.world > 1:
+            self.refused("needs a strategy that is named", gl.all_reduce, data, encoded=encoded, strategy="auto")
+        overlapping = gradlane.Encoded(data.view("uint8"), 5000, "raw")
+        self.refused("overlap", gl.all_reduce, data, encoded=overlapping)
+        copied = pickle.loads(pickle.dumps(encoded))  # its array lies in ordinary memory
+        self.refused("not in this context's memory", gl.all_reduce, data, encoded=copied)
+        self.assertEqual(repr(encoded), f"<gradlane.Encoded: 5000 float32, codec fixed:10, {encoded.nbytes} bytes>")
+        encoded.free()
+        self.assertEqual(encoded.nbytes, 0)
+        self.refused("codec fixed:10, freed>: encode the data again", gl.all_reduce, data, encoded=encoded)
+
+    def test_by_encoded(self):
+        space = gl.zeros(gl.encoded_space(5000), "uint8")
+        for array in (numpy.zeros(9, "uint8"), space[::2], space.view("int8"), space.reshape(-1, 2), bytes(9)):
+            self.refused("array is (bytes|u?int8 of shape .*); allowed: contiguous uint8", gradlane.Encoded, array, 5000, "raw")
+        self.refused("count is 0", gradlane.Encoded, space, 0, "raw")
+        self.refused("codec is None", gradlane.Encoded, space, 5000, None)
+
+    def test_malformed(self):
+        encoded = gl.encode(values(5000))
+        kept = encoded.array.copy()
         if gl.rank == 0:
-            encoded[:8] = 255
-        self.assertEqual(self.all_reduce(data, encoded, encoded.nbytes), errors.Code.FAILED)
-        if gl.rank == 0:
-            self.assertIn(b"the encoded contribution of rank 0 is malformed", self.lib.gradlane_error(self.handle))
-        gl.resume(gl.world)
-        self.check(self.encode(data, encoded))
+            encoded.array[:8] = 255
+        text = "the encoded contribution of rank 0 is malformed" if gl.rank == 0 else ""
+        with self.assertRaisesRegex(gradlane.OperationFailed, text):
+            gl.all_reduce(gl.zeros(5000), encoded=encoded)
+        encoded.array[:] = kept
         for _ in range(20):
-            if self.all_reduce(data, encoded, encoded.nbytes) == errors.OK:
-                break
             gl.resume(gl.world)
+            try:
+                gl.all_reduce(gl.zeros(5000), encoded=encoded)
+                break
+            except gradlane.OperationFailed:
+                continue
         else:
             self.fail("it does not succeed again")
+
+    def test_by_the_c_functions(self):
+        """Check what the package never passes."""
+        data, encoded, ordinary = gl.zeros(5000), gl.zeros(gl.encoded_space(5000), "uint8"), numpy.zeros(1 << 16, "uint8")
+        lib, handle = gl._lib, gl._connection.handle
+
+        def encode(data, encoded, how=None):
+            return lib.gradlane_encode(handle, data.ctypes.data, data.size, encoded.ctypes.data, encoded.nbytes, how, None)
+
+        def check(text, code):
+            self.assertEqual(code, errors.Code.BAD_ARGUMENT)
+            self.assertIn(text, gl._connection.error())
+
+        check("5000 floats need", encode(data, encoded[:-1]))
+        check("not in a buffer", encode(data, ordinary))
+        check("overlap", encode(encoded[:4].view("float32"), encoded[:1 << 14]))
+        how = gl._how(None, None)
+        how.encoded, how.encoded_bytes = encoded.ctypes.data, encoded.nbytes
+        check("only for sums", lib.gradlane_broadcast(handle, data.ctypes.data, data.size, 0, 0, how, None))
+        how.verify = 1
+        check("cannot be verified", lib.gradlane_all_reduce(handle, data.ctypes.data, data.size, 0, how, None))
+        # of a program that was built with an older gradlane.h
+        older = _library.How(ctypes.sizeof(_library.How) - 16)
+        self.assertEqual(encode(data, encoded, older), errors.OK, gl._connection.error())
 
 
 if __name__ == "__main__":

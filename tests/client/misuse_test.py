@@ -189,8 +189,8 @@ class Texts(unittest.TestCase):
         public = {name for name in dir(gl) if not name.startswith("_")}
         self.assertEqual(public, {
             "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "close", "codec", "codecs", "empty",
-            "figures", "fileno", "find_codec", "gather", "hash_of", "rank", "reduce", "reduce_scatter", "residual_for",
-            "resume", "scatter", "strategies", "world", "zeros"})
+            "encode", "encoded_space", "figures", "fileno", "find_codec", "gather", "hash_of", "rank", "reduce",
+            "reduce_scatter", "residual_for", "resume", "scatter", "strategies", "world", "zeros"})
 
     def test_names(self):
         for name in gradlane.__all__:

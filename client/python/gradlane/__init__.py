@@ -13,6 +13,7 @@ See docs/client.md of gradlane.
 from .adaptive import AdaptiveBound
 from ._codecs import Codec
 from ._context import Context, Figures, open  # noqa: A004
+from ._encoded import Encoded
 from .errors import (
     BadArgument,
     Cause,
@@ -37,6 +38,7 @@ __all__ = [
     "Codec",
     "Context",
     "DaemonGone",
+    "Encoded",
     "Error",
     "Figures",
     "LossWarning",

@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from . import _arguments, _buffers, _library, errors
 from ._core import MAX_TAG
 from ._direct import Direct
+from ._encoded import Encoded
 from ._operations import Operation
 from ._requests import Request
 from .adaptive import AdaptiveBound
@@ -236,30 +237,52 @@ class Context(Direct):
         size, shape = _arguments.shape("shape", shape, dtype.itemsize)
         return _buffers.array_over(self._allocate(size), shape, dtype)
 
+    def encoded_space(self, count: int) -> int:
+        """Returns the bytes that an encoded contribution of `count` floats may take, whatever its codec."""
+        space: int = self._lib.gradlane_encoded_space(_arguments.whole("count", count, 0, 1 << 60))
+        return space
+
     # ---- Operations
 
-    @overload
-    def all_reduce(self, array: _Array, *, average: bool = False, reduction: str = "sum", strategy: str | None = None,
-                   codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
-                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
-                   async_: Literal[False] = False) -> _Array: ...
+    def encode(self, array: NDArray[Any], *, codec: str | None = None, timeout: float | None = None) -> Encoded:
+        """Encodes an array and returns it as this rank's contribution to later all-reduces (`encoded` of all_reduce()).
+
+        The result takes about 0.7 bytes per float with "fixed:10". It is independent of the array, and can be used any
+        number of times. Other ranks need not call encode(). The daemon does the work, after this rank's operations in
+        flight.
+
+        `array`: float32 or complex64 of any shape, at least one element; it may be read-only. `codec`: one without loss
+        ("raw", "pack", "exact") or "fixed:B"; None: the daemon's default. A sum of fewer than 1024 floats is exact,
+        but its contributions are rounded here. `timeout`: seconds until encode() fails; None: limit of open() or of the
+        daemon.
+
+        Raises BadArgument, OutOfMemory, DaemonGone, and, on this rank only, OperationFailed when the time is over or
+        the ring loses a rank: call it again.
+        """
+        return self._encode(array, codec, timeout)
 
     @overload
     def all_reduce(self, array: _Array, *, average: bool = False, reduction: str = "sum", strategy: str | None = None,
                    codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
-                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
-                   async_: Literal[True]) -> Request[_Array]: ...
+                   encoded: Encoded | None = None, tag: int | None = None, timeout: float | None = None,
+                   type: str | None = None, async_: Literal[False] = False) -> _Array: ...
 
     @overload
     def all_reduce(self, array: _Array, *, average: bool = False, reduction: str = "sum", strategy: str | None = None,
                    codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
-                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
-                   async_: bool) -> _Array | Request[_Array]: ...
+                   encoded: Encoded | None = None, tag: int | None = None, timeout: float | None = None,
+                   type: str | None = None, async_: Literal[True]) -> Request[_Array]: ...
+
+    @overload
+    def all_reduce(self, array: _Array, *, average: bool = False, reduction: str = "sum", strategy: str | None = None,
+                   codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
+                   encoded: Encoded | None = None, tag: int | None = None, timeout: float | None = None,
+                   type: str | None = None, async_: bool) -> _Array | Request[_Array]: ...
 
     def all_reduce(self, array: _Array, *, average: bool = False, reduction: str = "sum", strategy: str | None = None,
                    codec: str | AdaptiveBound | None = None, residual: NDArray[numpy.float32] | None = None,
-                   tag: int | None = None, timeout: float | None = None, type: str | None = None,
-                   async_: bool = False) -> _Array | Request[_Array]:
+                   encoded: Encoded | None = None, tag: int | None = None, timeout: float | None = None,
+                   type: str | None = None, async_: bool = False) -> _Array | Request[_Array]:
         """Replaces the array by the sum, average, minimum or maximum of the ranks' arrays. Returns it, or the Request.
 
         `array`: an array of any shape, with the same number of elements on all ranks, of bool, integers, float16 to
@@ -274,10 +297,12 @@ class Context(Direct):
         this tensor; None: the daemon's default. With an aggregator, "fixed:10/raw" names one codec to it and one back.
         `residual`: error feedback, an array of residual_for(): float32, as large as the data for each of the codec's
         states (some codecs have two). It is zeros at first and kept from step to step. It must not be used with a codec
-        of another `word`. `tag`: a number that must be the same on all ranks; None: a count of the operations.
-        `timeout`: seconds until the operation fails; None: limit of open() or of the daemon. `type="bfloat16"`: the
-        array is of uint16, and holds bfloat16. `async_`: True returns a Request at once; the array belongs to the
-        daemon until the Request's wait() returns.
+        of another `word`. `encoded`: this rank's contribution, from encode(), as many floats as the array has, whose
+        content does not count. The sum is by its codec, which ranks with floats must name; `codec` may be left out
+        here. It is only for sums without `residual`, `verify`, "auto" and local_reduce. `tag`: a number that must be
+        the same on all ranks; None: a count of the operations. `timeout`: seconds until the operation fails; None:
+        limit of open() or of the daemon. `type="bfloat16"`: the array is of uint16, and holds bfloat16. `async_`: True
+        returns a Request at once; the array belongs to the daemon until the Request's wait() returns.
 
         Raises BadArgument (nothing has happened), OperationFailed (on all ranks; the array is then undefined) and
         DaemonGone.
@@ -285,7 +310,8 @@ class Context(Direct):
             gl.all_reduce(gradients, average=True, codec="fixed:10")
         """
         result: _Array | Request[_Array] = self._reduce(
-            "all_reduce", array, (tag, timeout, strategy, average, reduction), codec, residual, type, async_)
+            "all_reduce", array, (tag, timeout, strategy, average, reduction), codec, residual, type, async_,
+            encoded=encoded)
         return result
 
     @overload

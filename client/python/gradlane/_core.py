@@ -16,7 +16,8 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from . import _arguments, _buffers, _codecs, _forms, _library, _losses, errors
+from . import _arguments, _buffers, _codecs, _encoded, _forms, _library, _losses, errors
+from ._encoded import Encoded
 from ._operands import Operand, bounds, check_array, overlap
 from ._operations import Holder, Operation, describe
 from ._requests import AnyRequest, Request
@@ -88,7 +89,11 @@ class Core:
         return how
 
     def _reduce(self, name: str, array: NDArray[Any], options: tuple[object, object, object, object, object],
-                codec: object, residual: NDArray[Any] | None, type_name: object, async_: object, *more: int) -> Any:
+                codec: object, residual: NDArray[Any] | None, type_name: object, async_: object, *more: int,
+                encoded: Encoded | None = None) -> Any:
+        if encoded is not None:
+            _encoded.check(encoded, codec, self._connection)
+            codec = encoded.codec
         bound = codec if isinstance(codec, AdaptiveBound) else None
         how = self._how(*options, None if bound is not None else codec)
         check_array("data", array)
@@ -105,7 +110,7 @@ class Core:
             how.codec = bound.codec().encode()
         if residual is not None:
             self._check_residual(residual, array, how.codec)
-        self._clear(name, array, residual)
+        self._clear(name, array, residual, None if encoded is None else encoded.array)
         # If the bound has chosen the exact codec, the whole residual is added to the data.
         exact = bound is not None and how.codec == self._codecs.exact.encode()
         whole_residual = residual if exact and residual is not None and numpy.any(residual) else None
@@ -120,6 +125,11 @@ class Core:
         elif residual is not None and not exact:
             operation.residual = Operand(self, residual, _forms.FLOAT32)
             how.residual = operation.residual.address
+        if encoded is not None:
+            if encoded.count != count:
+                raise errors.bad_argument(f"encoded has {encoded.count} floats, and the array has {count}")
+            operation.source = Operand(self, encoded.array, _forms.BYTES)
+            how.encoded, how.encoded_bytes = operation.source.address, encoded.nbytes
         if not how.average:
             operation.scale = 1 / self.world
         return self._run(operation, (data.address, count, form.type, *more), how, async_)
@@ -133,6 +143,27 @@ class Core:
         self._clear(name, array)
         data = Operand(self, array, form)
         return self._run(Operation(name, data), (data.address, count, form.type, *more), how, async_)
+
+    def _encode(self, array: NDArray[Any], codec: object, timeout: object) -> Encoded:
+        how = self._how(None, timeout, codec=codec)
+        check_array("data", array, written=False)
+        form = _forms.of_sum(array, None, False)
+        if form.type != _library.Type.FLOAT32:
+            raise errors.bad_argument(f"encode of {array.dtype}; allowed: float32, complex64: use array.astype()")
+        count = self._count("encode", array, form)
+        self._tidy()
+        self._clear("encode", array)
+        block = self._borrow(self._lib.gradlane_encoded_space(count))
+        space = Operand(self, _buffers.array_over(block, (block.size,), numpy.uint8), _forms.BYTES)
+        operation = Operation("encode", space)
+        operation.source = data = Operand(self, array, form)
+        self._run(operation, (data.address, count, space.address, block.size), how, False)
+        # The encoded bytes are copied, so that the memory that is kept has no more than these.
+        size = self._lib.gradlane_encoded_bytes(block.address, count)
+        kept = _buffers.array_over(self._allocate(size), (size,), numpy.uint8)
+        kept[:] = numpy.asarray(block)[:size]
+        self._give_back(block)
+        return Encoded(kept, count, codec if isinstance(codec, str) else self.codec)
 
     def _count(self, name: str, array: NDArray[Any], form: _forms.Form) -> int:
         if name not in _BLOCKS:

@@ -48,6 +48,7 @@ _PICKS = "bool, int8 to int64, uint8 to uint32, float16, float32, float64, bfloa
 _SUMS = "bool, int8 to int64, uint8 to uint64, float16, float32, float64, complex64, complex128, bfloat16"
 
 FLOAT32 = Form(Type.FLOAT32, 1, numpy.dtype("float32"), False)
+BYTES = Form(Type.BYTES, 1, numpy.dtype("uint8"), False)
 
 
 def _is_bfloat16(array: NDArray[Any], name: object) -> bool:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _NOTHING: NDArray[Any] = numpy.empty(0)
 
 
-def check_array(what: str, array: object) -> None:
-    """Raises BadArgument if `array` cannot hold a result."""
+def check_array(what: str, array: object, written: bool = True) -> None:
+    """Raises BadArgument if `array` cannot hold data, and a result if it is `written`."""
     if not isinstance(array, numpy.ndarray):
         raise errors.bad_argument(
             f"{what} is {type(array).__name__}, not a NumPy array: results go into the array that you pass, so make "
@@ -26,7 +26,7 @@ def check_array(what: str, array: object) -> None:
     # The type is compared first, because newer NumPy imports numpy.ma at its first use.
     if type(array) is not numpy.ndarray and isinstance(array, numpy.ma.MaskedArray):
         raise errors.bad_argument(f"{what} is a masked array, and masks are not sent: pass its .data, or .filled()")
-    if not array.flags.writeable:
+    if written and not array.flags.writeable:
         raise errors.bad_argument(f"{what} is read-only, but the result is written to it: pass a copy")
 
 

@@ -37,11 +37,12 @@ class Holder(weakref.ref[Any]):
 class Operation:
     """An operation, from before the library gets it until its end has been processed.
 
-    `source`: operand that an all-to-all sends; `data` is where blocks arrive. `number`: the library's number of the
-    operation; 0 until the library has it. `said`: code, text and cause of the library's latest answer. `holder`:
-    reference to the Request. `bound`: the AdaptiveBound that has chosen its codec, or None. `applied_residual`: array
-    of a residual that was added to the data; it is set to zeros at the end. `scale`: factor that makes the result an
-    average. `outcome`: code, text and cause, when the operation is over.
+    `source`: operand that is only read: what an all-to-all sends, the floats that are encoded, or an encoded
+    contribution. `data`: operand that gets the result. `number`: the library's number of the operation; 0 until the
+    library has it. `said`: code, text and cause of the library's latest answer. `holder`: reference to the Request.
+    `bound`: the AdaptiveBound that has chosen its codec, or None. `applied_residual`: array of a residual that was
+    added to the data; it is set to zeros at the end. `scale`: factor that makes the result an average. `outcome`: code,
+    text and cause, when the operation is over.
     """
 
     def __init__(self, name: str, data: Operand | None = None, bound: AdaptiveBound | None = None) -> None:

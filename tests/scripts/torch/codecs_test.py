@@ -63,6 +63,39 @@ class Rows(unittest.TestCase):
                     self.assertTrue(part.any())
 
 
+class Encoded(unittest.TestCase):
+    """Tests of Engine.all_reduce() with contributions that another program has encoded."""
+
+    def setUp(self):
+        gradlane.torch.State()  # creates the engine
+        self.engine = gradlane.torch.Engine.existing()
+
+    def test_sums(self):
+        """The table and blocks of codec raw are written by hand. The other ranks have floats."""
+        rank = dist.get_rank()
+        tensor, encoded = self.engine.zeros(5000), self.engine.zeros(24 + 4 * 5000, torch.uint8)
+        encoded[:24] = torch.tensor([24, 24 + 4 * 4096, 24 + 4 * 5000]).view(torch.uint8)
+        encoded[24:] = (torch.arange(5000, dtype=torch.float32) + rank).view(torch.uint8)
+        kept = encoded.clone()
+        for first in range(WORLD):
+            if rank >= first:
+                tensor.fill_(torch.nan)
+                self.engine.all_reduce(tensor, codec="raw", encoded=encoded).wait()
+            else:
+                tensor.copy_(torch.arange(5000) + rank)
+                self.engine.all_reduce(tensor, codec="raw", pieces=False).wait()
+            torch.testing.assert_close(tensor, torch.arange(5000.0) * WORLD + sum(range(WORLD)), rtol=0, atol=0)
+        torch.testing.assert_close(encoded, kept, rtol=0, atol=0)
+
+    def test_what_is_refused(self):
+        tensor, encoded = self.engine.zeros(5000), self.engine.zeros(20024, torch.uint8)
+        for wrong in (torch.zeros(20024, dtype=torch.uint8), encoded.view(torch.int8), encoded[::2]):
+            with self.assertRaisesRegex(gradlane.BadArgument, "`encoded` must be contiguous uint8 of Engine.zeros"):
+                self.engine.all_reduce(tensor, codec="raw", encoded=wrong)
+        with self.assertRaisesRegex(gradlane.BadArgument, "encoded, and pieces=False, need a tensor of Engine.zeros"):
+            self.engine.all_reduce(torch.zeros(5000), codec="raw", encoded=encoded)
+
+
 class States(unittest.TestCase):
     def setUp(self):
         gradlane.torch.State()  # creates the engine

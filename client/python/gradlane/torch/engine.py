@@ -247,7 +247,7 @@ class Engine:
 
     def all_reduce(self, tensor: torch.Tensor, *, average: bool = False, codec: str | Callable[[], str] | None = None,
                    residual: torch.Tensor | None = None, reduction: str = "sum", strategy: str | None = None,
-                   pieces: bool = True, **options: Any) -> Future[Any]:
+                   pieces: bool = True, encoded: torch.Tensor | None = None, **options: Any) -> Future[Any]:
         """All-reduces the tensor in place: to the sum or mean of the ranks' tensors, or their `reduction`, "min" or
         "max".
 
@@ -255,18 +255,28 @@ class Engine:
         ended. `residual` is for error feedback: float32 of zeros(), with as many elements as the tensor. A codec with
         several states needs a row of that size for each. `strategy` None is the daemon's. With `pieces` False the sum
         is one operation of the daemon, so that a codec sees the whole tensor. The tensor must then be of zeros().
+
+        `encoded` is this rank's contribution, encoded before by `codec`: uint8 of zeros(), contiguous, as
+        docs/codec-format.md (encoded tensors) says, for example from a GPU. It stays as it is. The tensor is float32 of
+        zeros(), and its content does not count. Other ranks may have floats, with `pieces` False.
         """
         picked = _arguments.reduction(reduction)
         operand = self._operand(tensor, "all_reduce", True, average, picked != Reduction.SUM)
         codec = self._codec(codec, operand, tensor)
         address, pitch = (None, 0) if residual is None else self._residual(residual, tensor, codec)
         place = self._memory.address(operand.work)
+        pieces = pieces and encoded is None
         if not pieces and place is None:
-            raise errors.bad_argument("gradlane: pieces=False needs a tensor of Engine.zeros()")
+            raise errors.bad_argument("gradlane: encoded, and pieces=False, need a tensor of Engine.zeros()")
         operation = operations.InPlace(operand, place, codec, average, address, pieces=pieces)
         operation.state_pitch = pitch
         operation.reduction, operation.strategy = picked, self.find_strategy(strategy)
         operation.keep = residual
+        if encoded is not None:
+            operation.encoded, operation.encoded_bytes = self._memory.address(encoded), encoded.numel()
+            if operation.encoded is None or encoded.dtype != torch.uint8 or not encoded.is_contiguous():
+                raise errors.bad_argument("gradlane: `encoded` must be contiguous uint8 of Engine.zeros()")
+            operation.keep = encoded
         return self._start(operation, tensor, **options)
 
     def broadcast(self, tensor: torch.Tensor, root: int, **options: Any) -> Future[Any]:

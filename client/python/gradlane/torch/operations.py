@@ -51,9 +51,9 @@ def outcome(future: Future[Any]) -> Any:
 class Operation:
     """Base class of operations. By itself it is a barrier: one piece without data.
 
-    `codec`, `average`, `reduction`, `strategy`, `residual`, `part_bytes` and `state_pitch` are as in gradlane_how.
-    `count` is the number of elements of all pieces together (`whole` of gradlane_how). `data` is the address of the
-    data. `blocks` are the addresses of the ranks' blocks, if any.
+    `codec`, `average`, `reduction`, `strategy`, `residual`, `part_bytes`, `state_pitch`, `encoded` and `encoded_bytes`
+    are as in gradlane_how. `count` is the number of elements of all pieces together (`whole` of gradlane_how). `data`
+    is the address of the data. `blocks` are the addresses of the ranks' blocks, if any.
 
     `operands` are its tensors, and `origin` is as in Operand. `inference` says whether the tensors were made in
     inference mode. `devices` are the GPUs that have results. `keep` is an object that must live as long as the
@@ -78,6 +78,8 @@ class Operation:
     residual: int | None = None
     state_pitch = 0
     part_bytes = 0
+    encoded: int | None = None
+    encoded_bytes = 0
     origin = ""
     operands: Sequence[Operand] = ()
     on_data: Callable[[torch.Tensor], None] | None = None
@@ -121,6 +123,7 @@ class Operation:
         how.strategy = None if self.strategy is None else self.strategy.encode()
         how.residual, how.state_pitch = residual, self.state_pitch
         how.whole, how.part_bytes = self.count, self.part_bytes
+        how.encoded, how.encoded_bytes = self.encoded, self.encoded_bytes
         if self.timeout is not None:
             how.timeout_ms = min(max(math.ceil(self.timeout * 1000), 1), _LONGEST_MS)
         if self.blocks:

@@ -16,6 +16,7 @@ CLI::App* add_perf(CLI::App& app, PerfOptions& options) {
   operation.add("--reduction", "NAME", options.reduction, "sum, min, max (sum)");
   operation.add("--type", "TYPE", options.type, "float32, float64, float16, bfloat16, int32, int64,\nbytes (float32)");
   operation.flag("--feedback", options.feedback, "Codecs keep residuals between operations");
+  operation.flag("--encoded", options.encoded, "Encode contributions before; compare with floats");
 
   const OptionGroup size(*perf, "Sizes and data");
   size.add("-b,--begin", "BYTES", options.begin, "Size of the smallest tensor (64K)");

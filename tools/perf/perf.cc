@@ -29,25 +29,26 @@
 namespace gradlane {
 namespace {
 
-// The state arrays of one row, one after the other.
-class States {
+// Shared memory of one row: the state arrays, one after the other, or the encoded contribution.
+template <typename T>
+class Buffer {
  public:
-  States(Trainer& trainer, size_t count) : trainer_(trainer), count_(count) {
-    if (count_ > 0) floats_ = static_cast<float*>(trainer_.allocate(count_ * sizeof(float)));
+  Buffer(Trainer& trainer, size_t count) : trainer_(trainer), count_(count) {
+    if (count_ > 0) data_ = static_cast<T*>(trainer_.allocate(count_ * sizeof(T)));
   }
-  ~States() {
-    if (floats_ != nullptr) trainer_.release(floats_);
+  ~Buffer() {
+    if (data_ != nullptr) trainer_.release(data_);
   }
-  States(const States&) = delete;
-  States& operator=(const States&) = delete;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
 
-  [[nodiscard]] float* floats() const noexcept { return floats_; }
+  [[nodiscard]] T* data() const noexcept { return data_; }
   [[nodiscard]] size_t count() const noexcept { return count_; }
 
  private:
   Trainer& trainer_;
   size_t count_;
-  float* floats_ = nullptr;
+  T* data_ = nullptr;
 };
 
 // One rank of a run. All ranks measure the same rows in the same order.
@@ -103,7 +104,8 @@ class Perf {
   // SetupError if such a codec was named, and "all" was not.
   void leave_out() {
     std::erase_if(plan_.codecs, [this](const PerfCodec& codec) {
-      const std::string fault = trainer_.fault_of(codec.name());
+      std::string fault = trainer_.fault_of(codec.name());
+      if (fault.empty() && plan_.encoded) fault = trainer_.encoding_fault_of(codec.name());
       if (!fault.empty() && !plan_.every_codec) throw SetupError(fmt::format("--codec '{}': {}", codec.name(), fault));
       if (!fault.empty()) unfit_.push_back(fault);
       return !fault.empty();
@@ -121,8 +123,10 @@ class Perf {
   }
 
   PerfRow measure(const PerfCandidate& candidate) {
-    States states(trainer_, keeps(candidate) ? candidate.codec.there.states() * count_ : 0);
-    tensors_.states = states.floats();
+    const Buffer<float> states(trainer_, keeps(candidate) ? candidate.codec.there.states() * count_ : 0);
+    tensors_.states = states.data();
+    const Buffer<uint8_t> encoded(trainer_, plan_.encoded ? gradlane_encoded_space(count_) : 0);
+    const std::vector<int64_t> encode_times = encode(candidate, {encoded.data(), encoded.count()});
     std::vector<double> copies;
     time_memcpy(copies);
     // If the library chooses, it has usually chosen by the end of the warm-up: a first round has at most 20 trials.
@@ -135,7 +139,7 @@ class Perf {
     // The last operation runs separately, because its check needs the states before it.
     const unsigned apart = states.count() > 0 ? 1 : 0;
     PerfTimes times = run_rounds(trainer_, plan_, candidate, tensors_, plan_.iterations - apart, load_.bursts());
-    const std::vector<float> before(states.floats(), states.floats() + states.count());
+    const std::vector<float> before(states.data(), states.data() + states.count());
     if (apart > 0) {
       const PerfTimes last = run_rounds(trainer_, plan_, candidate, tensors_, apart, {});
       times.each.push_back(last.each.front());
@@ -148,7 +152,30 @@ class Perf {
     const uint64_t wrong = count_wrong(candidate, before);
     PerfRow row = make_row(candidate, static_cast<double>(sum_of(sent)), wrong, median(copies));
     set_times(row, times);
+    if (plan_.encoded) {
+      row.encoded = {.bytes_per_float = static_cast<double>(tensors_.encoded.size()) / static_cast<double>(count_),
+                     .encode_gbps = static_cast<double>(bytes_) / median(slowest_of(encode_times)) / 1e3,
+                     .floats_us = median(slowest_of(times.floats))};
+    }
     return row;
+  }
+
+  // Encodes this rank's input into `space`, which may be empty, as the contribution to all operations of a row. Returns
+  // the nanoseconds of each iteration.
+  std::vector<int64_t> encode(const PerfCandidate& candidate, std::span<uint8_t> space) {
+    std::vector<int64_t> times;
+    tensors_.encoded = {};
+    if (space.empty()) return times;
+    float* const floats = static_cast<float*>(tensors_.tensors.front());
+    std::memcpy(floats, tensors_.input, bytes_);
+    for (unsigned i = 0; i < plan_.warmup + plan_.iterations; ++i) {
+      trainer_.barrier();
+      const PerfClock::time_point start = PerfClock::now();
+      trainer_.encode(floats, count_, space, candidate.codec.name());
+      if (i >= plan_.warmup) times.push_back(nanos_since(start));
+    }
+    tensors_.encoded = space.first(gradlane_encoded_bytes(space.data(), count_));
+    return times;
   }
 
   bool chooses(const PerfCandidate& candidate) const {
@@ -266,7 +293,8 @@ class Perf {
 
   PerfRow make_row(const PerfCandidate& candidate, double sent, uint64_t wrong, double memcpy_gbps) const {
     const unsigned world = trainer_.world();
-    const double least = static_cast<double>(bytes_) * least_share(candidate.op, world) * plan_.iterations * world;
+    const double operations = (plan_.encoded ? 2.0 : 1.0) * plan_.iterations;  // those with floats were sent, too
+    const double least = static_cast<double>(bytes_) * least_share(candidate.op, world) * operations * world;
     PerfRow row;
     row.op = candidate.op;
     row.strategy = candidate.strategy.name().view();

@@ -28,6 +28,7 @@ struct PerfOptions {
   std::string format;      // table, json, osu, nccl
   bool percentiles = false;
   bool feedback = false;
+  bool encoded = false;
   bool check = true;
   bool json = false;  // same as format "json"
 };

@@ -80,6 +80,10 @@ void print_perf_row(const PerfSettings& plan, const PerfRow& row) {
                wrong_text(row, plan.check));
   }
   if (row.burst_bytes > 0) fmt::print("#   bursts of {} bytes\n", row.burst_bytes);
+  if (row.encoded)
+    fmt::print("#   encoded: {} bytes per float, {} GB/s to encode; {} of the time with floats, {} us\n",
+               digits(row.encoded->bytes_per_float), digits(row.encoded->encode_gbps),
+               digits(row.time_us / row.encoded->floats_us), digits(row.encoded->floats_us));
   if (!row.chosen.empty()) fmt::print("#   {} chose {}\n", row.codec, row.chosen);
   std::fflush(stdout);
 }
@@ -149,6 +153,11 @@ std::string to_json(const PerfSettings& plan, unsigned world, std::span<const Pe
                               {"wrong", row.wrong}});
     nlohmann::json& json = result["rows"].back();
     if (!row.chosen.empty()) json["chosen"] = row.chosen;
+    if (row.encoded) {
+      json["encoded"] = {{"bytes_per_float", row.encoded->bytes_per_float},
+                         {"encode_gbps", row.encoded->encode_gbps},
+                         {"floats_us", row.encoded->floats_us}};
+    }
     if (plan.percentiles) json["percentiles"] = tail_json(row.tail);
     if (plan.background > 0) json["burst_bytes"] = row.burst_bytes;
   }

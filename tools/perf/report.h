@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -10,6 +11,14 @@
 #include "tools/perf/tail.h"
 
 namespace gradlane {
+
+// Figures of contributions that were encoded before the operations. Times are medians over iterations of the slowest
+// rank.
+struct PerfEncoded {
+  double bytes_per_float = 0;
+  double encode_gbps = 0;  // GB/s: bytes of the floats / time to encode them
+  double floats_us = 0;    // time of the same operation with floats
+};
 
 struct PerfRow {
   PerfOp op{};
@@ -34,6 +43,7 @@ struct PerfRow {
   uint64_t burst_bytes = 0;  // bytes that each rank sends in a burst of other traffic; 0 if there is none
   // choice of the library, "fixed:10 by ring"; empty if it did not choose, or if the daemon does not report it
   std::string chosen{};
+  std::optional<PerfEncoded> encoded{};
 };
 
 // These functions print to standard output. Rows of the table are printed as they are measured; everything else is

@@ -26,13 +26,17 @@ class Rounds {
                : candidate.named  ? strategy_.c_str()
                                   : nullptr) {}
 
-  // Runs one operation. Returns the nanoseconds from the end of a barrier to the end of the operation.
-  int64_t one(unsigned number, const PerfStart& before) {
+  // Runs one operation, with the encoded contribution if `encoded`. Returns the nanoseconds from the end of a barrier
+  // to the end of the operation.
+  int64_t one(unsigned number, const PerfStart& before, bool encoded) {
     std::memcpy(tensors_.tensors.front(), tensors_.input, tensors_.bytes);
+    if (encoded) std::memset(tensors_.tensors.front(), 0xff, tensors_.bytes);  // NaN, so that a check shows its use
     trainer_.barrier();
     if (before) before(number);
     const PerfClock::time_point start = PerfClock::now();
-    if (tensors_.together == 1) {
+    if (encoded) {
+      trainer_.run_encoded(tensors_.tensors.front(), tensors_.count, named_, codec_, tensors_.encoded);
+    } else if (tensors_.together == 1) {
       trainer_.run(candidate_.op, tensors_.tensors.front(), tensors_.count, plan_.type.type, named_, codec_, reduction_,
                    tensors_.states);
     } else {
@@ -88,7 +92,11 @@ PerfTimes run_rounds(Trainer& trainer, const PerfSettings& plan, const PerfCandi
   Rounds rounds(trainer, plan, candidate, tensors);
   if (tensors.tensors.size() > 1) return rounds.several(operations, before);
   PerfTimes times;
-  for (unsigned i = 0; i < operations; ++i) times.each.push_back(rounds.one(i, before));
+  const bool encoded = !tensors.encoded.empty();
+  for (unsigned i = 0; i < operations; ++i) {
+    if (encoded) times.floats.push_back(rounds.one(i, before, false));
+    times.each.push_back(rounds.one(i, before, encoded));
+  }
   times.all = std::accumulate(times.each.begin(), times.each.end(), int64_t{0});
   return times;
 }

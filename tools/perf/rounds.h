@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "tools/perf/settings.h"
@@ -21,18 +22,20 @@ using PerfClock = std::chrono::steady_clock;
 // Tensors and states that the operations of a row use.
 struct PerfTensors {
   const void* input = nullptr;
-  std::vector<void*> tensors;  // one for each operation that is in flight at the same time
-  size_t count = 0;            // elements of each tensor
-  size_t bytes = 0;            // bytes of each tensor
-  unsigned together = 1;       // operations that a tensor is divided among
-  float* states = nullptr;     // null: no states are kept
+  std::vector<void*> tensors;          // one for each operation that is in flight at the same time
+  size_t count = 0;                    // elements of each tensor
+  size_t bytes = 0;                    // bytes of each tensor
+  unsigned together = 1;               // operations that a tensor is divided among
+  float* states = nullptr;             // null: no states are kept
+  std::span<const uint8_t> encoded{};  // the encoded contribution; empty: contributions are `input`
 };
 
 // Times on this rank, in ns.
 struct PerfTimes {
   // time of each operation, from its start until wait() returns; the caller waits for operations in order
   std::vector<int64_t> each;
-  int64_t all = 0;  // time of all operations; if they run one at a time, without the barriers between them
+  std::vector<int64_t> floats;  // if contributions are encoded: times of the same operations with floats
+  int64_t all = 0;              // time of all operations; if they run one at a time, without the barriers between them
 };
 
 // Called before operation `number` starts.
@@ -40,7 +43,8 @@ using PerfStart = std::function<void(unsigned number)>;
 
 // Runs a number of operations. If they run one at a time, each begins after a barrier, when all ranks are ready. If
 // several run at a time, only the first begins after a barrier. Each later one begins when the oldest has ended.
-// `PerfTimes::all` then includes the time to fill tensors.
+// `PerfTimes::all` then includes the time to fill tensors. If contributions are encoded, the same operation with floats
+// runs before each operation.
 [[nodiscard]] PerfTimes run_rounds(Trainer& trainer, const PerfSettings& plan, const PerfCandidate& candidate,
                                    const PerfTensors& tensors, unsigned operations, const PerfStart& before);
 

@@ -202,6 +202,13 @@ void check_together(const PerfSettings& plan) {
   if (plan.concurrent > 1 && parts > 1) {
     throw SetupError("--concurrent and --together exclude each other: use one of them");
   }
+  if (plan.encoded &&
+      (plan.ops != std::vector{PerfOp::kAllReduce} || plan.type.type != GRADLANE_FLOAT32 || picks(plan.reduction) ||
+       parts > 1 || plan.concurrent > 1 || plan.feedback || plan.background > 0)) {
+    throw SetupError(
+        "--encoded works only with sums of float32 by --op allreduce, one at a time, without --feedback and "
+        "--background-load");
+  }
   if (plan.concurrent > 1 && plan.feedback) throw SetupError("--concurrent cannot be combined with --feedback");
   if (plan.concurrent > 1 && plan.background > 0) {
     throw SetupError("--background-load works only with one operation at a time: leave out --concurrent");
@@ -297,6 +304,7 @@ PerfSettings make_perf_settings(const PerfOptions& options) {
   plan.codecs = parse_codecs(options, plan);
   plan.every_codec = std::ranges::any_of(options.codecs, [](const std::string& text) { return names_all(text); });
   plan.feedback = options.feedback;
+  plan.encoded = options.encoded;
   check_together(plan);
 
   const std::vector<std::string> known = data_names();

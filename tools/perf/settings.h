@@ -48,6 +48,7 @@ struct PerfSettings {
   std::vector<PerfCodec> codecs;       // `raw` alone, unless the type is float32
   bool every_codec = false;            // "all": codecs that cannot run are left out, which is no error
   bool feedback = false;               // codecs that have states keep them
+  bool encoded = false;                // contributions are encoded before the all-reduces, and compared with floats
   Reduction reduction = Reduction::kSum;
   PerfType type{};
   std::string data;

@@ -54,6 +54,16 @@ std::string Trainer::fault_of(const std::string& codec) {
   return code == GRADLANE_OK ? "" : gradlane_error(gl_);
 }
 
+std::string Trainer::encoding_fault_of(const std::string& codec) {
+  gradlane_how how = GRADLANE_HOW_INIT;
+  how.codec = codec.c_str();
+  void* const number = gathered_;  // it has space for one float, and for its encoded form
+  const gradlane_code code =
+      gradlane_encode(gl_, static_cast<float*>(number), 1, gathered_ + 1, gradlane_encoded_space(1), &how, nullptr);
+  if (code != GRADLANE_BAD_ARGUMENT) require(code, "encode");
+  return code == GRADLANE_OK ? "" : gradlane_error(gl_);
+}
+
 namespace {
 
 gradlane_how how_of(const char* strategy, const std::string& codec, gradlane_reduction reduction, gradlane_type type) {
@@ -88,6 +98,21 @@ void Trainer::run(PerfOp op, void* data, size_t count, gradlane_type type, const
   how.residual = states;
   how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW} * world());  // so that the codec is used at all sizes
   call(op, data, count, type, how, root, nullptr);
+}
+
+void Trainer::encode(float* data, size_t count, std::span<uint8_t> encoded, const std::string& codec) {
+  gradlane_how how = GRADLANE_HOW_INIT;
+  how.codec = codec.c_str();
+  require(gradlane_encode(gl_, data, count, encoded.data(), encoded.size(), &how, nullptr), "encode");
+}
+
+void Trainer::run_encoded(void* data, size_t count, const char* strategy, const std::string& codec,
+                          std::span<const uint8_t> encoded) {
+  gradlane_how how = how_of(strategy, codec, GRADLANE_SUM, GRADLANE_FLOAT32);
+  how.encoded = encoded.data();
+  how.encoded_bytes = encoded.size();
+  how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW} * world());
+  call(PerfOp::kAllReduce, data, count, GRADLANE_FLOAT32, how, 0, nullptr);
 }
 
 gradlane_request Trainer::start(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy,

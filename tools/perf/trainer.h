@@ -55,10 +55,18 @@ class Trainer {
   // Returns why the daemon cannot use this codec, or this pair of codecs. It is empty if the daemon can.
   [[nodiscard]] std::string fault_of(const std::string& codec);
 
+  // Returns why contributions cannot be encoded by this codec. It is empty if they can.
+  [[nodiscard]] std::string encoding_fault_of(const std::string& codec);
+
   // Runs an operation and waits for its end. `strategy` null: the daemon's. `states` null: none are kept. `root` is
   // used by broadcasts only.
   void run(PerfOp op, void* data, size_t count, gradlane_type type, const char* strategy, const std::string& codec,
            gradlane_reduction reduction, float* states, int root = 0);
+  // Encodes floats as a contribution to later all-reduces. `encoded` has space for gradlane_encoded_space() bytes.
+  void encode(float* data, size_t count, std::span<uint8_t> encoded, const std::string& codec);
+  // Runs an all-reduce with this rank's encoded contribution. `data` gets the sum.
+  void run_encoded(void* data, size_t count, const char* strategy, const std::string& codec,
+                   std::span<const uint8_t> encoded);
   // Runs an all-reduce as `together` operations of about as many elements each. All are submitted before any is waited
   // for.
   void run_together(unsigned together, void* data, size_t count, const PerfType& type, const char* strategy,

@@ -28,8 +28,8 @@ class Encoded:
 
     The daemon checks the bytes in each all-reduce. If they are malformed, OperationFailed is raised on all ranks.
 
-    Arguments and attributes: `array`: the bytes, uint8 of shape (nbytes,), in a buffer of Context.zeros(). It may be
-    longer than what is encoded. `count`: number of floats, at least 1. `codec`: name of the codec, such as "raw",
+    Arguments and attributes: `array`: the bytes, uint8 of shape (nbytes,), in a buffer of Context.zeros(), which may
+    be longer than what is encoded. `count`: number of floats, at least 1. `codec`: name of the codec, such as "raw",
     "pack" or "fixed:10". Attribute `nbytes`: size of `array`; 0 after free(). Raises BadArgument.
     """
 

@@ -42,7 +42,7 @@ def perf(gradlane, *options, **network):
 
 def check_rows(result, ranks=2):
     for row in result["rows"]:
-        assert set(row) - {"chosen", "percentiles", "burst_bytes"} == set(FIELDS), row
+        assert set(row) - {"chosen", "percentiles", "burst_bytes", "encoded"} == set(FIELDS), row
         assert ("chosen" in row) == row["codec"].startswith("auto"), row
         for field, kind in FIELDS.items():
             assert isinstance(row[field], kind), (field, row)
@@ -59,7 +59,7 @@ def check_ratios(rows):
     for row in rows:
         if row["bytes"] < 60000:
             continue  # headers and barriers take too large a share of the bytes
-        low, high = {"raw": (0.9, 1), "bf16": (1.7, 2), "fp16": (1.7, 2)}.get(row["codec"], (2, 8))
+        low, high = {"raw": (0.9, 1), "bf16": (1.7, 2), "fp16": (1.7, 2), "pack": (1, 2)}.get(row["codec"], (2, 8))
         assert low < row["wire_ratio"] < high, row
 
 
@@ -131,6 +131,28 @@ def check_concurrent(gradlane):
                   "raw,fixed:10,qsgd:4", "--strategy", "direct", strategies="ring,direct", ranks=3, iterations=9)
     check_rows(result, 3)
     assert result["concurrent"] == 4 and len(result["rows"]) == 8, result
+
+
+def check_encoded(gradlane):
+    """Sums of encoded contributions are right, and the same with `all` codecs as with those that can be encoded."""
+    found = {}
+    for codecs in ("raw,pack,fixed:10", "all"):
+        result = perf(gradlane, "-b", "100K", "-e", "100K", "--encoded", "--codec", codecs)
+        check_rows(result)
+        for row in result["rows"]:
+            figures = row["encoded"]
+            assert figures["encode_gbps"] > 0 and figures["floats_us"] > 0, row
+            low, high = {"raw": (4, 4.1), "pack": (3, 4)}.get(row["codec"], (0.5, 2))
+            assert low < figures["bytes_per_float"] < high, row
+            found.setdefault(row["codec"], set()).add(figures["bytes_per_float"])
+    assert {"raw", "pack", "fixed:10"} <= set(found) and all(len(sizes) == 1 for sizes in found.values()), found
+    assert any("topk:1% has no encoded contributions" in reason for reason in result["skipped"]), result
+    check_ratios(result["rows"])
+    for options in (["--op", "broadcast"], ["--type", "float64"], ["--reduction", "max"], ["--feedback"]):
+        wrong = run(gradlane, "--encoded", *options)
+        assert wrong.returncode == 2 and "--encoded works only with sums of float32" in wrong.stderr, wrong
+    named = run(gradlane, "--encoded", "--codec", "topk:1%", strategies="ring,direct")
+    assert named.returncode == 2 and "topk:1% has no encoded contributions" in named.stderr, named
 
 
 def check_tail(gradlane):
@@ -218,6 +240,7 @@ def check_more(gradlane):
     check_choices(gradlane)
     check_together(gradlane)
     check_concurrent(gradlane)
+    check_encoded(gradlane)
     check_tail(gradlane)
     check_all_codecs(gradlane)
     check_small_packets(gradlane)

@@ -67,6 +67,15 @@ class Sums(unittest.TestCase):
         self.assertIs(gl.all_reduce(result, average=True, encoded=encoded), result)
         numpy.testing.assert_array_equal(result, expected)
 
+    def test_memory_of_the_caller(self):
+        out, result = gl.zeros(gl.encoded_space(20_000), "uint8"), gl.zeros(20_000)
+        for codec in "fixed:10", "raw":
+            encoded = gl.encode(values(20_000), codec=codec, out=out)
+            self.assertTrue(numpy.shares_memory(encoded.array, out))
+            self.assertEqual(encoded.array.tobytes(), gl.encode(values(20_000), codec=codec).array.tobytes())
+            gl.all_reduce(result, encoded=encoded)
+            numpy.testing.assert_array_equal(result, gl.all_reduce(values(20_000), codec=codec))
+
     def test_pairs(self):
         pairs = values(6000).view("complex64")
         encoded = gl.encode(pairs)
@@ -106,6 +115,13 @@ class Refused(unittest.TestCase):
         self.refused("no floats", gl.encode, data[:0])
         self.refused("encode of float64; allowed: float32", gl.encode, data.astype("float64"))
         self.refused("not a NumPy array", gl.encode, [1.0])
+        out = gl.zeros(gl.encoded_space(5000), "uint8")
+        self.refused("5000 floats need", gl.encode, data, out=out[:-1])
+        self.refused("allowed: contiguous uint8", gl.encode, data, out=out.copy())
+        self.refused("overlap", gl.encode, out[:4].view("float32"), out=out)
+        request = gl.all_reduce(data, encoded=gl.encode(data, out=out), async_=True)
+        self.refused("in use by all_reduce", gl.encode, values(5000), out=out)
+        request.wait()
 
     def test_by_all_reduce(self):
         data, encoded = gl.zeros(5000), gl.encode(values(5000), codec="fixed:10")
@@ -166,9 +182,7 @@ class Refused(unittest.TestCase):
             self.assertEqual(code, errors.Code.BAD_ARGUMENT)
             self.assertIn(text, gl._connection.error())
 
-        check("5000 floats need", encode(data, encoded[:-1]))
         check("not in a buffer", encode(data, ordinary))
-        check("overlap", encode(encoded[:4].view("float32"), encoded[:1 << 14]))
         how = gl._how(None, None)
         how.encoded, how.encoded_bytes = encoded.ctypes.data, encoded.nbytes
         check("only for sums", lib.gradlane_broadcast(handle, data.ctypes.data, data.size, 0, 0, how, None))

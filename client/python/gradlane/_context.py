@@ -244,7 +244,8 @@ class Context(Direct):
 
     # ---- Operations
 
-    def encode(self, array: NDArray[Any], *, codec: str | None = None, timeout: float | None = None) -> Encoded:
+    def encode(self, array: NDArray[Any], *, codec: str | None = None, out: NDArray[numpy.uint8] | None = None,
+               timeout: float | None = None) -> Encoded:
         """Encodes an array and returns it as this rank's contribution to later all-reduces (`encoded` of all_reduce()).
 
         The result takes about 0.7 bytes per float with "fixed:10". It is independent of the array, and can be used any
@@ -253,13 +254,14 @@ class Context(Direct):
 
         `array`: float32 or complex64 of any shape, at least one element; it may be read-only. `codec`: one without loss
         ("raw", "pack", "exact") or "fixed:B"; None: the daemon's default. A sum of fewer than 1024 floats is exact,
-        but its contributions are rounded here. `timeout`: seconds until encode() fails; None: limit of open() or of the
-        daemon.
+        but its contributions are rounded here. `out`: memory for the result, uint8 of shape (encoded_space(count),) of
+        zeros(), which can be used again and again; None: memory of its own, of exactly nbytes. New memory takes more
+        time than to encode. `timeout`: seconds until encode() fails; None: limit of open() or of the daemon.
 
         Raises BadArgument, OutOfMemory, DaemonGone, and, on this rank only, OperationFailed when the time is over or
         the ring loses a rank: call it again.
         """
-        return self._encode(array, codec, timeout)
+        return self._encode(array, codec, out, timeout)
 
     @overload
     def all_reduce(self, array: _Array, *, average: bool = False, reduction: str = "sum", strategy: str | None = None,

@@ -144,26 +144,32 @@ class Core:
         data = Operand(self, array, form)
         return self._run(Operation(name, data), (data.address, count, form.type, *more), how, async_)
 
-    def _encode(self, array: NDArray[Any], codec: object, timeout: object) -> Encoded:
+    def _encode(self, array: NDArray[Any], codec: object, out: NDArray[numpy.uint8] | None,
+                timeout: object) -> Encoded:
         how = self._how(None, timeout, codec=codec)
+        name = codec if isinstance(codec, str) else self.codec
         check_array("data", array, written=False)
         form = _forms.of_sum(array, None, False)
         if form.type != _library.Type.FLOAT32:
             raise errors.bad_argument(f"encode of {array.dtype}; allowed: float32, complex64: use array.astype()")
         count = self._count("encode", array, form)
         self._tidy()
-        self._clear("encode", array)
-        block = self._borrow(self._lib.gradlane_encoded_space(count))
-        space = Operand(self, _buffers.array_over(block, (block.size,), numpy.uint8), _forms.BYTES)
-        operation = Operation("encode", space)
+        if out is not None:
+            _encoded.check(Encoded(out, max(count, 1), name), None, self._connection)
+        self._clear("encode", array, out)
+        block, space = None, out
+        if space is None:
+            block = self._borrow(self._lib.gradlane_encoded_space(count))
+            space = _buffers.array_over(block, (block.size,), numpy.uint8)
+        operation = Operation("encode", Operand(self, space, _forms.BYTES))
         operation.source = data = Operand(self, array, form)
-        self._run(operation, (data.address, count, space.address, block.size), how, False)
-        # The encoded bytes are copied, so that the memory that is kept has no more than these.
-        size = self._lib.gradlane_encoded_bytes(block.address, count)
-        kept = _buffers.array_over(self._allocate(size), (size,), numpy.uint8)
-        kept[:] = numpy.asarray(block)[:size]
-        self._give_back(block)
-        return Encoded(kept, count, codec if isinstance(codec, str) else self.codec)
+        self._run(operation, (data.address, count, space.ctypes.data, space.size), how, False)
+        kept = space[:self._lib.gradlane_encoded_bytes(space.ctypes.data, count)]
+        if block is not None:  # the bytes are copied, so that the memory that is kept has no more than these
+            space, kept = kept, _buffers.array_over(self._allocate(kept.size), kept.shape, numpy.uint8)
+            kept[:] = space
+            self._give_back(block)
+        return Encoded(kept, count, name)
 
     def _count(self, name: str, array: NDArray[Any], form: _forms.Form) -> int:
         if name not in _BLOCKS:

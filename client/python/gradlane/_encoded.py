@@ -71,8 +71,8 @@ def check(encoded: Any, codec: object, connection: _buffers.Connection) -> None:
     block = _buffers.block_of(encoded.array)
     if block is None or block.connection is not connection:
         raise errors.bad_argument(
-            f"encoded is {encoded!r}, which is not in this context's memory: copy its array to gl.zeros(encoded.nbytes, "
-            "'uint8')"
+            f"encoded is {encoded!r}, which is not in this context's memory: copy its array to "
+            "gl.zeros(encoded.nbytes, 'uint8')"
         )
     if codec is not None and codec != encoded.codec:
         raise errors.bad_argument(

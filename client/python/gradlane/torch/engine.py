@@ -276,7 +276,7 @@ class Engine:
             operation.encoded, operation.encoded_bytes = self._memory.address(encoded), encoded.numel()
             if operation.encoded is None or encoded.dtype != torch.uint8 or not encoded.is_contiguous():
                 raise errors.bad_argument("gradlane: `encoded` must be contiguous uint8 of Engine.zeros()")
-            operation.keep = encoded
+            operation.keep = residual, encoded
         return self._start(operation, tensor, **options)
 
     def broadcast(self, tensor: torch.Tensor, root: int, **options: Any) -> Future[Any]:

@@ -7,8 +7,9 @@
    one request after another. "flat" runs the class Agreement of gradlane, "groups" a prototype (lab/scale/). A cell has
    the requests of all processes, in parentheses those of the busiest, and the time from the failure until the next step
    ends with an all-reduce of 64 MiB. Shards are computed in no time. After each change, all survivors must have the same
-   members, and a sum over rings of groups must have the bits of a sum over one ring. Values behind "~" are not
-   simulated. They are on the parabolas through the values of three smaller numbers of members.
+   members, and a sum over rings of groups must have the bits of a sum over one ring. Values after "~" are extrapolated
+   by parabolas through the values of three smaller numbers of members. In rows without a failure, the last value says
+   how busy the store is.
 """
 
 import argparse
@@ -32,8 +33,8 @@ from lab.scale.world import REQUEST_S, World  # noqa: E402
 
 RATE, DELAY_S = 10e9, 25e-6  # links as in `gradlane sim`, with a switch
 PAYLOAD, HEADERS, GRANULE = 1408, 44 + 20 + 66, 128  # bytes of a packet of raw elements, and of its headers
-HOP_S = 3e-6  # of a hop beside the link: open packets wait for more runs, 10 us at most (max_hold)
-START_S = 25e-6  # of a stage, whose start the successor announces
+HOP_S = 3e-6  # per hop, apart from the link: open packets wait for more runs, 10 us at most (max_hold)
+START_S = 25e-6  # per stage, until the successor has announced its start
 SIZES = (4 << 10, 1 << 20, 64 << 20)
 LEVELS = {64: ((64,), (8, 8), (4, 4, 4)), 256: ((256,), (16, 16), (8, 8, 4)), 1024: ((1024,), (32, 32), (16, 8, 8)),
           4096: ((4096,), (64, 64), (16, 16, 16))}
@@ -43,7 +44,7 @@ def ring_seconds(ranks, size, hops):
     """Returns the time in which the block of each rank, size / ranks bytes, makes `hops` hops. A rank sends the next
     round of blocks when it has sent this one, or when the first packet has arrived, whichever is later."""
     # Where a block takes about one to four times as long as a hop, `gradlane sim` takes up to 1.5 times as long as
-    # this: --nodes 64 --size 4M. At 16 to 256 ranks, 64 KiB and other sizes differ by less than a tenth.
+    # this: --nodes 64 --size 4M. The other samples of compare() differ by less than a tenth.
     block = max(size / ranks, GRANULE)
     packet_s = (min(block, PAYLOAD) + HEADERS) * 8 / RATE
     send_s = (block + math.ceil(block / PAYLOAD) * HEADERS) * 8 / RATE
@@ -122,6 +123,9 @@ def failures(groups, epoch, dice):
     yield "three quarters of a group", groups[2][:len(groups[2]) * 3 // 4], ()
 
 
+_IDLE = "none, in a second"
+
+
 def run_groups(count, options):
     """Yields a row for each failure. They follow each other in one training."""
     dice = random.Random(options["seed"])
@@ -151,7 +155,7 @@ def run_flat(count, options):
 def idle_row(kind, count, watching, options):
     """Without changes, members look for their end; with groups, only leaders do: others hear of it from their rings."""
     each = 1 / WATCH_S + 1 / LOOK_S
-    return {"agreement": kind, "members": count, "event": "none, in a second", "epochs": 0, "requests":
+    return {"agreement": kind, "members": count, "event": _IDLE, "epochs": 0, "requests":
             round(watching * each), "busiest": round(each), "seconds": watching * each * options["request_s"],
             "simulated": True, "stores": options["stores"]}
 
@@ -220,8 +224,9 @@ def changes_table(rows):
     cells = {}
     for row in rows:
         about = "" if row["simulated"] else "~"
+        last = f"{row['seconds']:.0%} busy" if row["event"] == _IDLE else seconds_text(row["seconds"])
         cells.setdefault((row["agreement"], row["event"]), {})[row["members"], row["stores"]] = (
-            f"{about}{row['requests']} ({about}{row['busiest']}), {about}{seconds_text(row['seconds'])}")
+            f"{about}{row['requests']} ({about}{row['busiest']}), {about}{last}")
     columns = sorted({key for row in cells.values() for key in row})
     heads = [str(members) + (f", {stores} stores" if stores > 1 else "") for members, stores in columns]
     return table(["agreement", "failure", *heads], 2, ([*key, *(row.get(it, "") for it in columns)]

@@ -9,7 +9,7 @@ import sys
 
 from lab.scale.world import LATE, Probe, Process, Sleep, Wait, World, places
 
-LATE_S = 5.0  # time limit of a report
+LATE_S = 5.0  # time limit of a report, as _REPORT_S of agent.py; a wait exceeds that of the member it waits for
 POLL_S, JOIN_POLL_S = 0.005, 0.05  # as in agent.py
 
 
@@ -68,7 +68,7 @@ def group_change(process):
 
     The first living member of a group leads it. The leader of the first group with a living member coordinates.
     Members may disagree about who lives. Then several lead or coordinate, and the first of each key counts. A member
-    that the record names has lost its place, as in the class Agreement."""
+    that the record names is expelled, as in the class Agreement."""
     epoch, groups, own = process.epoch, process.groups, process.id
     mine, gone = places(groups)[own][0], set()
     yield Create(f"report/{epoch}/{mine}/{own}", "")

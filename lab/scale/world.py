@@ -6,15 +6,15 @@ import heapq
 import itertools
 from typing import NamedTuple
 
-REQUEST_S, RTT_S = 150e-6, 50e-6
+REQUEST_S, RTT_S = 150e-6, 50e-6  # time of a store for a request; round trip to it
 DETECT_S = 0.75  # a node is silent for this time when its neighbours fail their operations
 CHECK_S, CONNECT_S = 0.25, 1.2  # time between two checks that a process lives; time limit of a check
 HELLO_S = 30e-6  # a hop of the news that a ring has failed
-DEAD, LATE = object(), None  # answers of Wait without a value
+DEAD, LATE = object(), object()  # answers of Wait without a value
 
 
 class Wait(NamedTuple):
-    """Asks for the value of a key as soon as it exists. The answer is DEAD if process `watched` dies before, and LATE
+    """Asks for the value of a key as soon as it exists. The answer is DEAD if process `watched` dies first, and LATE
     after `limit_s`. TCPStore calls this wait, and etcd watch."""
 
     key: str
@@ -40,7 +40,7 @@ class Process:
     def __init__(self, number):
         self.id, self.change, self.request = number, None, None
         self.epoch, self.groups, self.record, self.since = 0, (), "", 0.0
-        self.told, self.ended = -1, -1  # the latest epoch that it will hear the end of, and that it has ended
+        self.told, self.ended = -1, -1  # latest epoch of whose end it will hear; latest that it has ended
         self.neighbours = frozenset()
         self.agreement = None  # of the class Agreement, if it uses that
 

@@ -12,8 +12,8 @@
 
 namespace gradlane {
 
-// Figures of contributions that were encoded before the operations. Times are medians over iterations of the slowest
-// rank.
+// Measurements of contributions that were encoded before the operations. Times are medians over iterations of the
+// slowest rank.
 struct PerfEncoded {
   double bytes_per_float = 0;
   double encode_gbps = 0;  // GB/s: bytes of the floats / time to encode them

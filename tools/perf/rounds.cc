@@ -30,7 +30,7 @@ class Rounds {
   // to the end of the operation.
   int64_t one(unsigned number, const PerfStart& before, bool encoded) {
     std::memcpy(tensors_.tensors.front(), tensors_.input, tensors_.bytes);
-    if (encoded) std::memset(tensors_.tensors.front(), 0xff, tensors_.bytes);  // NaN, so that a check shows its use
+    if (encoded) std::memset(tensors_.tensors.front(), 0xff, tensors_.bytes);  // NaN: a result that used it is wrong
     trainer_.barrier();
     if (before) before(number);
     const PerfClock::time_point start = PerfClock::now();

@@ -253,10 +253,10 @@ class Context(Direct):
         flight.
 
         `array`: float32 or complex64 of any shape, at least one element; it may be read-only. `codec`: one without loss
-        ("raw", "pack", "exact") or "fixed:B"; None: the daemon's default. A sum of fewer than 1024 floats is exact,
-        but its contributions are rounded here. `out`: memory for the result, uint8 of shape (encoded_space(count),) of
-        zeros(), which can be used again and again; None: memory of its own, of exactly nbytes. New memory takes more
-        time than to encode. `timeout`: seconds until encode() fails; None: limit of open() or of the daemon.
+        ("raw", "pack", "exact") or "fixed:B"; None: the daemon's default. Contributions to sums of fewer than 1024
+        floats, which are exact, are rounded, too. `out`: memory for the result, uint8 of shape (encoded_space(count),)
+        of zeros(), which can be used again and again; None: memory of its own, of exactly nbytes. New memory costs more
+        time than encoding. `timeout`: seconds until encode() fails; None: limit of open() or of the daemon.
 
         Raises BadArgument, OutOfMemory, DaemonGone, and, on this rank only, OperationFailed when the time is over or
         the ring loses a rank: call it again.
@@ -299,12 +299,12 @@ class Context(Direct):
         this tensor; None: the daemon's default. With an aggregator, "fixed:10/raw" names one codec to it and one back.
         `residual`: error feedback, an array of residual_for(): float32, as large as the data for each of the codec's
         states (some codecs have two). It is zeros at first and kept from step to step. It must not be used with a codec
-        of another `word`. `encoded`: this rank's contribution, from encode(), as many floats as the array has, whose
-        content does not count. The sum is by its codec, which ranks with floats must name; `codec` may be left out
-        here. It is only for sums without `residual`, `verify`, "auto" and local_reduce. `tag`: a number that must be
-        the same on all ranks; None: a count of the operations. `timeout`: seconds until the operation fails; None:
-        limit of open() or of the daemon. `type="bfloat16"`: the array is of uint16, and holds bfloat16. `async_`: True
-        returns a Request at once; the array belongs to the daemon until the Request's wait() returns.
+        of another `word`. `encoded`: this rank's contribution, from encode(), with the array's number of floats. The
+        array's content is ignored. The sum is by the codec of `encoded`, which ranks with floats must name; here
+        `codec` may be left out. It excludes `residual`, verified sums, "auto" and local_reduce. `tag`: a number that
+        must be the same on all ranks; None: a count of the operations. `timeout`: seconds until the operation fails;
+        None: limit of open() or of the daemon. `type="bfloat16"`: the array is of uint16, and holds bfloat16. `async_`:
+        True returns a Request at once; the array belongs to the daemon until the Request's wait() returns.
 
         Raises BadArgument (nothing has happened), OperationFailed (on all ranks; the array is then undefined) and
         DaemonGone.

@@ -155,7 +155,7 @@ class Core:
         count = self._count("encode", array, form)
         self._tidy()
         if out is not None:
-            _encoded.check(Encoded(out, max(count, 1), name), None, self._connection)
+            _encoded.check_array("out", out, self._connection)
         self._clear("encode", array, out)
         block, space = None, out
         if space is None:
@@ -165,9 +165,10 @@ class Core:
         operation.source = data = Operand(self, array, form)
         self._run(operation, (data.address, count, space.ctypes.data, space.size), how, False)
         kept = space[:self._lib.gradlane_encoded_bytes(space.ctypes.data, count)]
-        if block is not None:  # the bytes are copied, so that the memory that is kept has no more than these
-            space, kept = kept, _buffers.array_over(self._allocate(kept.size), kept.shape, numpy.uint8)
-            kept[:] = space
+        if block is not None:  # keep memory of exactly these bytes
+            exact = _buffers.array_over(self._allocate(kept.size), kept.shape, numpy.uint8)
+            exact[:] = kept
+            kept = exact
             self._give_back(block)
         return Encoded(kept, count, name)
 

@@ -1,4 +1,4 @@
-"""Encoded: a contribution to all-reduces that is encoded before them."""
+"""Encoded: a contribution that is encoded before its all-reduces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import _arguments, _buffers, errors
 
 
 class Encoded:
-    """A rank's contribution to all-reduces of float32, encoded before them; made by Context.encode().
+    """A rank's contribution to all-reduces of float32, made by Context.encode().
 
     all_reduce(array, encoded=...) reads it and leaves it as it is, any number of times, and each time with the same
     bits. It stays in shared memory until free(), or until nothing refers to it any more.
@@ -28,18 +28,13 @@ class Encoded:
 
     The daemon checks the bytes in each all-reduce. If they are malformed, OperationFailed is raised on all ranks.
 
-    Arguments and attributes: `array`: the bytes, uint8 of shape (nbytes,), in a buffer of Context.zeros(), which may
-    be longer than what is encoded. `count`: number of floats, at least 1. `codec`: name of the codec, such as "raw",
+    Arguments and attributes: `array`: the bytes, uint8 of shape (nbytes,), a part of a buffer of Context.zeros().
+    `count`: number of floats, at least 1. `codec`: name of the codec, such as "raw",
     "pack" or "fixed:10". Attribute `nbytes`: size of `array`; 0 after free(). Raises BadArgument.
     """
 
     def __init__(self, array: NDArray[numpy.uint8], count: int, codec: str) -> None:
-        shared = isinstance(array, numpy.ndarray) and _buffers.block_of(array) is not None
-        if not shared or array.dtype != numpy.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
-            what = f"{array.dtype} of shape {array.shape}" if isinstance(array, numpy.ndarray) else type(array).__name__
-            raise errors.bad_argument(
-                f"array is {what}; allowed: contiguous uint8 with one dimension, in a buffer of gl.zeros()"
-            )
+        check_array("array", array, None)
         if not isinstance(codec, str):
             raise _arguments.wrong("codec", codec, "a name such as 'raw' or 'fixed:10'")
         self.array = array
@@ -57,6 +52,21 @@ class Encoded:
     def free(self) -> None:
         """Gives up the bytes. Their memory is freed when no operation in flight and no other array uses it."""
         self.array = numpy.empty(0, numpy.uint8)
+
+
+def check_array(name: str, array: Any, connection: _buffers.Connection | None) -> None:
+    """Raises BadArgument if the array cannot hold encoded bytes. connection: that of its buffer; None: any.
+
+    name: name of the argument.
+    """
+    block = _buffers.block_of(array) if isinstance(array, numpy.ndarray) else None
+    if block is None or array.dtype != numpy.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+        what = f"{array.dtype} of shape {array.shape}" if isinstance(array, numpy.ndarray) else type(array).__name__
+        raise errors.bad_argument(
+            f"{name} is {what}; allowed: contiguous uint8 with one dimension, in a buffer of gl.zeros()"
+        )
+    if connection is not None and block.connection is not connection:
+        raise errors.bad_argument(f"{name} is not in this context's memory: use gl.zeros() of this context")
 
 
 def check(encoded: Any, codec: object, connection: _buffers.Connection) -> None:

@@ -258,7 +258,7 @@ class Engine:
 
         `encoded` is this rank's contribution, encoded before by `codec`: uint8 of zeros(), contiguous, as
         docs/codec-format.md (encoded tensors) says, for example from a GPU. It stays as it is. The tensor is float32 of
-        zeros(), and its content does not count. Other ranks may have floats, with `pieces` False.
+        zeros(), and its content does not count. Ranks with floats must pass `pieces` False.
         """
         picked = _arguments.reduction(reduction)
         operand = self._operand(tensor, "all_reduce", True, average, picked != Reduction.SUM)

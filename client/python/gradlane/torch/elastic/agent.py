@@ -51,11 +51,11 @@ class Agent:
         # ---- Only the agent's thread uses these
         self._ports = Ports(host, kind)
         self._agreement = Agreement(self._ports.make_card(), founders)
-        self._ring: EpochRing | None = None  # the same ring, until this process is expelled
+        self._ring: EpochRing | None = None  # ring of the current epoch; `_latest` when all daemons have connected
         self._silent_since = 0.0  # time since which the store does not answer; 0: it answers
         self._collect_since = 0.0  # time since which this member waits for reports
         self._next_join, self._looked_at = 1, 0.0
-        self._previous: set[int] = set()  # ids of the members of the latest epoch
+        self._previous: set[int] = set()  # ids of the members of the epoch before
         self._candidates: dict[int, str] = {}  # cards of processes that have asked to join
         self._misses: dict[int, int] = {}  # number of failed connections to them, since the last good one
         self._waits_since = time.monotonic()

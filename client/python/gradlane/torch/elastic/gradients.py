@@ -33,12 +33,12 @@ _LARGEST_EXPONENT = 126  # 2^k and 2^-k are normal float32 numbers
 # These stand for the exponent of the largest gradient if there is no gradient, only zeros, or a NaN or Inf.
 _NONE, _ZERO, _NOT_FINITE = -(1 << 21), -(1 << 20), 1 << 20
 _PIECE = 64 << 20  # bytes of the state in one broadcast
-_WAIT_S = 0.05  # time between two checks that the ring lives, of a member that waits for the state
+_WAIT_S = 0.05  # time between two checks of the ring while a member waits for the state
 
 
 class _Result(NamedTuple):
-    """The result of a step. The first two have an element for each parameter. integers: sums of gradients, and words of
-    buffers."""
+    """The result of a step. exponents, have_gradients: one for each parameter. integers: sums of gradients, and words
+    of buffers."""
 
     exponents: list[int]
     have_gradients: list[bool]
@@ -90,7 +90,7 @@ class Gradients:
         self._largest = [_NONE] * len(self._parameters)  # exponents of the largest gradients of the contributions
         self._changed = False  # whether the contributions have buffers that have changed
         self._have_gradients = [False] * len(self._parameters)  # over all members
-        self._applies = False  # whether the optimizer may run now
+        self._may_run = False  # whether the optimizer may run now
         optimizer.register_step_pre_hook(self._check_step)
         self._sender: Sender | None = None
         # ---- While a state is on its way to this member
@@ -124,8 +124,8 @@ class Gradients:
         self._set_seed(step, str(shard))
 
     def add_shard(self, shard: int, counts: bool, hashed: bool) -> int:
-        """Adds the gradients of a shard if they count. Returns a hash of their integers and of the whole state that
-        gradients depend on, or 0 unless `hashed`."""
+        """Adds the gradients of a shard if they count. Returns a hash of their integers and of the tensors of model and
+        optimizer, or 0 unless `hashed`."""
         hashes = [_hash(it.detach().cpu().contiguous()) for it in self._state_tensors()] if hashed else []
         for index, parameter in enumerate(self._parameters):
             if parameter.grad is not None and parameter.numel() > 0:
@@ -138,7 +138,7 @@ class Gradients:
         return _hash(torch.tensor(hashes)) if hashed else 0
 
     def _add_gradient(self, index: int, gradient: torch.Tensor, counts: bool, hashed: bool) -> int:
-        """Does the same for the gradient of one parameter."""
+        """Adds the gradient of one parameter. Returns a hash of its integers, or 0."""
         if gradient.layout != torch.strided:
             raise errors.bad_argument(f"gradlane: elastic: the gradient of parameter {self._names[index]} is sparse")
         sums = self._sums[index]
@@ -214,12 +214,14 @@ class Gradients:
         if [id(it) for it in self._optimized()] != [id(it) for it in self._parameters]:
             raise errors.bad_argument("gradlane: elastic: the optimizer has other parameters than before")
         self._set_seed(step, "optimizer")
-        self._applies = True
-        self._optimizer.step()
-        self._applies = False
+        self._may_run = True
+        try:
+            self._optimizer.step()
+        finally:
+            self._may_run = False
 
     def _check_step(self, *_: Any) -> None:
-        if not self._applies:
+        if not self._may_run:
             raise errors.bad_argument("gradlane: elastic: do not call optimizer.step(): the optimizer runs by itself "
                                       "at the end of each step")
 
@@ -315,8 +317,7 @@ class Gradients:
         self._exponents, self._peaks = self._next_exponents, self._next_peaks
 
     def catch_up(self, ring: EpochRing, wait: bool) -> bool:
-        """Loads the state and applies the results that follow() has kept, if the state has arrived. Returns whether it
-        has. wait: wait for it; it also waits if the results need more memory than the state. Raises RingFailed."""
+        """Does what Model says. It also waits if the results need more memory than the state."""
         receiver = self._receiver
         assert receiver is not None
         wait = wait or 4 * self._result.numel() * len(self._kept) > receiver.size
@@ -325,7 +326,7 @@ class Gradients:
         if not receiver.done.is_set():
             return False
         receiver.check()
-        scales = self._exponents, self._peaks
+        scales = self._exponents, self._peaks  # those of the newest step, not of the state
         self._load_state(self._arriving, self._expected)
         self._exponents, self._peaks = scales
         for step, result in self._kept:
@@ -369,7 +370,8 @@ class Gradients:
         for buffer, value in zip(self._buffers(), state["buffers"]):
             buffer.detach().copy_(value)
         self._optimizer.load_state_dict(state["optimizer"])
-        # load_state_dict() converts them to the types of the parameters, which may have fewer bits.
+        # load_state_dict() converts tensors to the types of the parameters, which may have fewer bits, but not numbers
+        # of steps.
         for index, values in state["optimizer"]["state"].items():
             self._optimizer.state[self._parameters[index]].update({
                 key: it.to(self._parameters[index].device) if it.dim() > 0 else it for key, it in values.items()

@@ -9,10 +9,11 @@ former, as processes that join do. So no member ever goes back.
 
 Members that take over a state follow the others: they contribute nothing, and keep the results of the steps that the
 others complete while the state is on its way. When it has arrived, they apply these results to it. So the others need
-not wait. At the start of a training, and if packets are secured, the state goes around the ring, and all wait for it.
+not wait. At the start, without a proven sender, and if packets are secured, which TCP is not, the state is broadcast,
+and all wait for it.
 
 The arithmetic of a machine may differ in the last bits. So a new member must prove its arithmetic: it first computes a
-shard that another member computes, too. Its contributions count after the hashes were found equal.
+shard that another member computes, too. Its contributions count once the hashes are equal.
 """
 
 from __future__ import annotations
@@ -118,8 +119,26 @@ class _Row(NamedTuple):
     held: frozenset[int]
 
 
+class _StepRow(NamedTuple):
+    """This tells the others about a member before they add their shards.
+
+    has_waiting: whether a process waits to join. leaves: whether the member leaves after this step. shard_hash: hash of
+    shard 0 in a trial. state_hash: 0 while it follows. finished: as _GOES_ON. follows: whether it waits for a state.
+    magnitudes: for check().
+    """
+
+    has_waiting: int
+    leaves: int
+    has_shard_0: int
+    shard_hash: int
+    state_hash: int
+    finished: int
+    follows: int
+    magnitudes: Sequence[int]
+
+
 class Steps:
-    """Runs steps. `step` is the number of completed steps. It is smaller on members that are behind.
+    """Runs steps.
 
     shards: number V of shards of each step, 1 or more.
     """
@@ -135,10 +154,14 @@ class Steps:
         self._proven: list[bool] = []  # by position: whether the member has proved its arithmetic
         self._trial: list[bool] = []  # by position: whether it must do so in this step; empty: no member must
         self._hash = 0  # hash of shard 0, if this member has computed it in a trial
-        self._follows: list[bool] = []  # by position: whether the state of the member is on its way
-        self._own_version: int | None = None  # version of this member's own state while it follows
+        self._follows: list[bool] = []  # by position: whether the member waits for a state
+        self._own_version: int | None = None  # version of this member's own state while it follows; None: it does not
         self.leaving = False  # set it to leave after this step
         self.ended = False  # whether this process has left
+
+    @property
+    def _is_following(self) -> bool:
+        return self._own_version is not None
 
     @property
     def has_begun(self) -> bool:
@@ -147,7 +170,7 @@ class Steps:
 
     @property
     def step(self) -> int:
-        """The number of completed steps; 0 as long as this process has no state."""
+        """The number of steps that the members have completed; 0 before this process knows it."""
         return max(self._version, 0) // ATTEMPTS
 
     def run_step(self, until: int) -> Iterator[int]:
@@ -167,13 +190,13 @@ class Steps:
     def finish(self, until: int) -> None:
         """Waits until all members have completed `until` steps. Members that are behind take over the state.
 
-        A success counts as an attempt of the next step. So a member for which it fails is then behind."""
+        The last gather counts as an attempt of the next step, so a member on which it fails is behind."""
         while not self.ended and self._version <= until * ATTEMPTS:
             try:
                 ring = self._join_ring()
                 if ring is not None and self._version <= until * ATTEMPTS:
                     self._gather(ring, _FINISHED)
-                    self._version += not any(self._follows)  # those that follow still need this member
+                    self._count_end()
             except RingFailed as reason:
                 self._end_epoch(str(reason))
 
@@ -210,19 +233,24 @@ class Steps:
                 return None
             self._start_epoch(ring)
             self._ring = ring
-            while self._own_version is not None:
+            while self._is_following:
                 self._follow(ring)
         return self._ring
 
     def _follow(self, ring: Ring) -> None:
-        """Takes part in an attempt of a step, or in the end of the training, until this member has the state."""
+        """Takes part in one attempt of a step, or in the end of the training, while the state is on its way."""
         rows = self._gather(ring, _UNKNOWN)
-        if not any(row[5] == _FINISHED for row in rows):
+        if not any(row.finished == _FINISHED for row in rows):
             self._complete(ring, rows)
-        elif self._follows[ring.index]:
+        elif self._is_following:
             self._catch_up(ring, True)
         else:
-            self._version += not any(self._follows)  # as in finish()
+            self._count_end()
+
+    def _count_end(self) -> None:
+        """Counts the last gather, unless members that follow still need this one."""
+        if not any(self._follows):
+            self._version += 1
 
     def _catch_up(self, ring: Ring, wait: bool) -> None:
         if self._model.catch_up(ring, wait):
@@ -247,7 +275,9 @@ class Steps:
         if ring.index == source and newest == _FOUNDER:
             self._version = version
         behind = [row.version < version and index != source for index, row in enumerate(rows)]
-        self._send_state(ring, source, version, behind, rows)
+        self._follows = [False] * ring.size
+        if any(behind):
+            self._send_state(ring, source, behind, rows)
         self._proven = [row.proven for row in rows]
         if not any(self._proven):  # all proven members are gone
             self._proven[source] = True
@@ -261,25 +291,23 @@ class Steps:
         self._assign(ring, held, [proven or not begun for proven in self._proven])
         self._set_trial(begun)
 
-    def _send_state(self, ring: Ring, source: int, version: int, behind: Sequence[bool], rows: Sequence[_Row]) -> None:
-        """Sends the newest state to the members that are behind, or starts to send it."""
-        self._follows = [False] * ring.size
-        sources = [index for index, row in enumerate(rows) if row.proven and not behind[index]]
+    def _send_state(self, ring: Ring, source: int, behind: Sequence[bool], rows: Sequence[_Row]) -> None:
+        """Sends the newest state, which the member at position `source` has, to the members that are behind, or starts
+        to send it."""
+        senders = [index for index, row in enumerate(rows) if row.proven and not behind[index]]
         takers = [index for index in range(ring.size) if behind[index]]
-        if not takers:
-            return
-        # A founder that followed would start the training again if the others died, although steps were complete.
+        # If the others died, founders that follow would start the training again from step 0.
         starts = any(rows[index].version == _FOUNDER for index in takers)
-        if sources and not starts and not ring.secured:
+        if senders and not starts and not ring.secured:
             self._follows = list(behind)
             self._model.start_transfers(ring, {
-                taker: sources[number % len(sources)] for number, taker in enumerate(takers)})
+                taker: senders[number % len(senders)] for number, taker in enumerate(takers)})
             if behind[ring.index]:
                 self._own_version = self._version
         else:
             self._model.send_state(ring, source, behind[ring.index])
         if behind[ring.index]:
-            self._version = version
+            self._version = max(rows[source].version, 0)
 
     def _drop_shards(self) -> None:
         self._held = frozenset()
@@ -289,10 +317,11 @@ class Steps:
         trial = [not proven and not follows for proven, follows in zip(self._proven, self._follows)]
         self._trial = trial if any(trial) and not begun else []
 
-    def _assign(self, ring: Ring, held: Sequence[frozenset[int]], may: Sequence[bool]) -> None:
-        """Assigns each shard that no member holds to the member that has the fewest. may: by position, whether a member
-        may compute shards. Members that follow may not. Only a proven member gets shard 0."""
-        loads = {index: len(shards) for index, shards in enumerate(held) if may[index] and not self._follows[index]}
+    def _assign(self, ring: Ring, held: Sequence[frozenset[int]], may_compute: Sequence[bool]) -> None:
+        """Assigns each shard that no member holds to the member that has the fewest. may_compute: by position,
+        whether a member may compute shards. Members that follow may not. Only a proven member gets shard 0."""
+        loads = {index: len(shards) for index, shards in enumerate(held)
+                 if may_compute[index] and not self._follows[index]}
         self._assigned = []
         for shard in sorted(set(range(self._shards)).difference(*held)):
             index = min((it for it in loads if shard > 0 or self._proven[it]), key=lambda it: (loads[it], it))
@@ -318,52 +347,51 @@ class Steps:
         if hashed:
             self._hash = shard_hash
 
-    def _complete(self, ring: Ring, rows: Sequence[Sequence[int]]) -> bool:
+    def _complete(self, ring: Ring, rows: Sequence[_StepRow]) -> bool:
         """Adds the shards of all members. Returns whether the step is complete. If not, it begins another attempt.
         rows: those of _gather()."""
         self._compare_hashes(ring, rows)
-        if not self._model.check([row[7:] for row in rows]):
+        if not self._model.check([row.magnitudes for row in rows]):
             self._version += 1
             self._start_attempt(ring)
             return False
         self._model.sum(ring)
-        if self._follows[ring.index]:
+        if self._is_following:
             self._model.follow(self.step)
         else:
             self._model.apply(self.step)
         self._version = (self.step + 1) * ATTEMPTS
-        if not self._change_members([bool(row[1]) for row in rows], any(row[0] for row in rows)):
+        if not self._change_members([bool(row.leaves) for row in rows], any(row.has_waiting for row in rows)):
             self._start_attempt(ring)
         return True
 
     def _change_members(self, leaves: Sequence[bool], waits: bool) -> bool:
-        """Ends the epoch if a member leaves, or a process waits to join. Returns whether it has. Members with the state
-        stay as long as only others would be left."""
-        waits = waits and not any(self._follows)  # one after the other, because a new epoch ends transfers
-        stays = any(not leaving and not follows for leaving, follows in zip(leaves, self._follows))
-        heirs = waits or any(follows and not leaving for leaving, follows in zip(leaves, self._follows))
-        if not waits and not (any(leaves) and (stays or not heirs)):
+        """Ends the epoch if a member leaves, or a process waits to join. Returns whether it has. A member does not
+        leave if only members without the state would be left."""
+        waits = waits and not any(self._follows)  # a new epoch would end transfers
+        stay = [follows for leaving, follows in zip(leaves, self._follows) if not leaving]
+        may_leave = False in stay or not (stay or waits)  # another member has the state, or nobody needs it
+        if not waits and not (any(leaves) and may_leave):
             return False
         self._drop_shards()
-        self._end_epoch("members change", self.leaving and (stays or not heirs))
+        self._end_epoch("members change", self.leaving and may_leave)
         return True
 
-    def _gather(self, ring: Ring, finished: int) -> list[list[int]]:
+    def _gather(self, ring: Ring, finished: int) -> list[_StepRow]:
         """Gathers what members must know before they add their shards. Raises OperationFailed, on all members, if their
         weights differ, or if only some have finished."""
-        if self._own_version is not None:
+        if self._is_following:
             self._catch_up(ring, False)
-        follows = self._own_version is not None
-        rows = ring.gather([self._membership.has_waiting(), self.leaving, 0 in self._held, self._hash,
-                            0 if follows else self._model.state_hash(self.step), finished, follows,
-                            *self._model.magnitudes()])
-        self._follows = [bool(row[6]) for row in rows]
-        if len({row[4] for row, proven, follows in zip(rows, self._proven, self._follows)
-                if proven and not follows}) > 1:
+        state_hash = 0 if self._is_following else self._model.state_hash(self.step)
+        gathered = ring.gather([self._membership.has_waiting(), self.leaving, 0 in self._held, self._hash, state_hash,
+                                finished, self._is_following, *self._model.magnitudes()])
+        rows = [_StepRow._make([*row[:7], row[7:]]) for row in gathered]
+        self._follows = [bool(row.follows) for row in rows]
+        if len({row.state_hash for row, proven in zip(rows, self._proven) if proven and not row.follows}) > 1:
             raise errors.error(errors.Code.FAILED, "gradlane: elastic: the members have different weights after step "
                                f"{self.step}: only the optimizer may change the model, and hooks of the optimizer the "
                                "objects in `state`")
-        if len({row[5] for row in rows} - {_UNKNOWN}) > 1:
+        if len({row.finished for row in rows} - {_UNKNOWN}) > 1:
             raise errors.error(errors.Code.FAILED, f"gradlane: elastic: some members have finished after {self.step} "
                                "steps, and others go on: all must call steps() with the same number")
         return rows
@@ -373,14 +401,14 @@ class Steps:
         self._hash = 0
         self._drop_shards()
         self._assign(ring, [frozenset()] * ring.size, [True] * ring.size)
-        self._set_trial(False)
+        self._set_trial(begun=False)
 
-    def _compare_hashes(self, ring: Ring, rows: Sequence[Sequence[int]]) -> None:
+    def _compare_hashes(self, ring: Ring, rows: Sequence[_StepRow]) -> None:
         """Compares the hashes of shard 0. If they are equal, all members are proven."""
         if not self._trial:
             return
-        expected = next(row[3] for row in rows if row[2])
-        wrong = [index for index, tried in enumerate(self._trial) if tried and rows[index][3] != expected]
+        expected = next(row.shard_hash for row in rows if row.has_shard_0)
+        wrong = [index for index, tried in enumerate(self._trial) if tried and rows[index].shard_hash != expected]
         if ring.index in wrong:
             self._end_epoch("computes other bits", leaving=True)
             raise errors.error(errors.Code.FAILED, "gradlane: elastic: this process computes other bits for shard 0 "

@@ -11,13 +11,14 @@ import threading
 from .steps import RingFailed
 
 _SILENCE_S = 30.0  # after this time without a byte, a transfer has failed
+_CHUNK = 1 << 20  # bytes of one call; the timeout of a call is for all its bytes
 _TOKEN_BYTES = 8
 
 
 class Sender:
-    """Sends `data` to each process that connects and shows the token, up to `takers` processes.
+    """Sends `data` to each process that connects and sends the token, up to `takers` processes.
 
-    host: local address to listen at. port, token: a receiver needs them. Raises RingFailed if there is no port.
+    host: local address to listen at. port, token: a receiver needs them. Raises RingFailed if it cannot listen.
     """
 
     def __init__(self, host: str, data: memoryview, takers: int) -> None:
@@ -38,7 +39,7 @@ class Sender:
         with self._lock:
             self._data = None
             for it in self._sockets:
-                _wake(it)
+                _shut_down(it)
 
     def _accept(self) -> None:
         with self._listener, contextlib.suppress(OSError):
@@ -54,10 +55,12 @@ class Sender:
                 data = self._data
             if data is None or not hmac.compare_digest(_receive(connection, _TOKEN_BYTES), _encode(self.token)):
                 return
-            connection.sendall(data)
+            for first in range(0, len(data), _CHUNK):
+                connection.sendall(data[first:first + _CHUNK])
             with self._lock:
                 self._takers -= 1
-            if self._takers == 0:
+                last = self._takers == 0
+            if last:
                 self.close()
 
 
@@ -82,7 +85,7 @@ class Receiver:
     def close(self) -> None:
         """Ends the transfer."""
         self._closed = True
-        _wake(self._socket)
+        _shut_down(self._socket)  # has no effect before connect()
 
     def _run(self, address: tuple[str, int], token: int, target: memoryview) -> None:
         try:
@@ -104,7 +107,7 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def _wake(it: socket.socket) -> None:
+def _shut_down(it: socket.socket) -> None:
     """Makes the calls of the socket's thread fail, so that it closes the socket."""
     with contextlib.suppress(OSError):
         it.shutdown(socket.SHUT_RDWR)

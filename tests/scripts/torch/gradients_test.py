@@ -3,6 +3,8 @@
 
 import copy
 import math
+import socket
+import time
 import unittest
 import unittest.mock
 
@@ -193,6 +195,7 @@ class Transfers(unittest.TestCase):
     """One member takes over the state of another one, which goes on."""
 
     def setUp(self):
+        self.begun = []
         self.models = linear((1.0, 2.0)), linear((3.0, 4.0))
         self.gradients = []
         for model in self.models:
@@ -236,9 +239,11 @@ class Transfers(unittest.TestCase):
         self.follow(1, [3.0, 0.2])
         self.follow(2, [1e-9, 1e9])  # with other exponents
         self.assertFalse(torch.equal(self.models[0].weight, self.models[1].weight))
-        self.assertTrue(self.gradients[1].catch_up(self.rings[1], True))
+        self.assertTrue(self.gradients[1].catch_up(self.rings[1], True, self.begun.append))
         self.assertTrue(torch.equal(self.models[0].weight, self.models[1].weight))
-        self.assertEqual(*(it.state_hash(3) for it in self.gradients))
+        self.assertEqual(self.begun, [1, 2])
+        for step in 3, None:
+            self.assertEqual(*(it.state_hash(step) for it in self.gradients))
         for gradients, model in zip(self.gradients, self.models):
             run_step(gradients, model, [[0.5, 0.25]] * 4, 3)
         self.assertTrue(torch.equal(self.models[0].weight, self.models[1].weight))
@@ -246,15 +251,84 @@ class Transfers(unittest.TestCase):
     def test_many_results(self):
         """The member waits for the state as soon as the results need more memory."""
         self.start()
-        waits = []
-        for step in range(1, 1000):
+        receiver = self.gradients[1]._receiver
+        size = 4 * 2 * 3  # three results
+        self.gradients[1]._receiver = unittest.mock.Mock(size=size)
+        self.gradients[1]._receiver.done.is_set.return_value = False
+        for step in range(1, 4):
             self.follow(step, [1.0, 1.0])
-            receiver = self.gradients[1]._receiver
-            waits.append(4 * 2 * step > receiver.size)
-            if self.gradients[1].catch_up(self.rings[1], False):
-                break
+            self.assertFalse(self.gradients[1].catch_up(self.rings[1], False, self.begun.append))
+            self.gradients[1]._receiver.done.wait.assert_not_called()
+        self.follow(4, [1.0, 1.0])
+        self.gradients[1]._receiver = receiver
+        receiver.size = size
+        receiver.done.wait()
+        wait = unittest.mock.Mock(side_effect=receiver.done.wait)
+        receiver.done = unittest.mock.Mock(wait=wait, is_set=lambda: True)
+        self.assertTrue(self.gradients[1].catch_up(self.rings[1], False, self.begun.append))
+        wait.assert_called()
         self.assertTrue(torch.equal(self.models[0].weight, self.models[1].weight))
-        self.assertLessEqual(sum(waits), 1)
+
+    def test_ends(self):
+        self.start()
+        ends = self.gradients[0]._sender, self.gradients[1]._receiver
+        for gradients, end in zip(self.gradients, ends):
+            with unittest.mock.patch.object(end, "close") as close:
+                gradients.end_transfers()
+                close.assert_called_once()
+            end.close()
+
+    def test_kept_results(self):
+        """Kept results have their own random numbers, buffers and parameters without gradients."""
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one, self.other = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(3))
+                self.register_buffer("count", torch.zeros(1))
+
+        sides = []
+        for _ in range(2):
+            model = Model()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.5, weight_decay=0.25)
+            gradients = Gradients(model, optimizer, {}, 1, None, 0)
+            self.addCleanup(gradients.end_transfers)
+
+            def add_noise(*_, model=model):
+                with torch.no_grad():
+                    model.one += torch.rand(2)
+
+            optimizer.register_step_post_hook(add_noise)
+            gradients.start_step()
+            sides.append((model, gradients))
+        (model, source), (copy_, taker) = sides
+        rows = []
+        self.rings = Pair(0, rows), Pair(1, rows)
+        for ring, (_, gradients) in zip(self.rings, sides):
+            gradients.start_transfers(ring, {1: 0})
+        for step in range(6):
+            while True:  # attempts
+                source.start_step()
+                source.start_shard(step, 0)
+                model.one.grad = torch.full((2,), 1.0 + step)
+                if step % 2 == 0:
+                    model.other.grad = torch.full((3,), 1.0)
+                if step % 3 == 0:
+                    model.count += 1
+                source.add_shard(0, True, False)
+                magnitudes = source.magnitudes(), taker.magnitudes()
+                fits = source.check(magnitudes)
+                self.assertEqual(taker.check(magnitudes), fits)
+                if fits:
+                    break
+            source.sum(Alone())
+            taker._result.copy_(source._result)
+            source.apply(step)
+            taker.follow(step)
+        self.assertTrue(taker.catch_up(self.rings[1], True, self.begun.append))
+        self.assertEqual(model.count, 2)
+        for name, value in model.state_dict().items():
+            self.assertTrue(torch.equal(value, copy_.state_dict()[name]), name)
 
     def test_source_ends(self):
         """A member whose state does not arrive has its own scales again."""
@@ -264,7 +338,7 @@ class Transfers(unittest.TestCase):
         self.gradients[1]._receiver = Receiver("127.0.0.1", sender.port, sender.token ^ 1, memoryview(bytearray(9)))
         self.follow(1, [1e-9, 1e9])
         with self.assertRaisesRegex(RingFailed, "has not arrived"):
-            self.gradients[1].catch_up(self.rings[1], True)
+            self.gradients[1].catch_up(self.rings[1], True, self.begun.append)
         self.gradients[1].end_transfers()
         self.assertEqual(self.gradients[1]._exponents, before)
 
@@ -273,7 +347,7 @@ class Transfers(unittest.TestCase):
         self.gradients[1]._receiver.done = unittest.mock.Mock(**{"wait.return_value": False})
         self.rings[1].failed = True
         with self.assertRaisesRegex(RingFailed, "failed"):
-            self.gradients[1].catch_up(self.rings[1], True)
+            self.gradients[1].catch_up(self.rings[1], True, self.begun.append)
 
     def test_hash_of_a_trial(self):
         """Members with other weights or moments have another hash, even if gradients are equal."""
@@ -316,6 +390,33 @@ class Sockets(unittest.TestCase):
                 receiver, target = self.receive()
                 receiver.check()
                 self.assertTrue(torch.equal(target, self.data))
+
+    def test_slow_reader(self):
+        """The time limit is for a silence, and not for the whole transfer."""
+        self.send(40 << 20)
+        with unittest.mock.patch("gradlane.torch.elastic.transfer._SILENCE_S", 2.0):
+            reader = socket.create_connection(("127.0.0.1", self.sender.port))
+            self.addCleanup(reader.close)
+            reader.sendall(self.sender.token.to_bytes(8, "little"))
+            count = 0
+            while count < self.data.numel():
+                data = reader.recv(1 << 20)
+                self.assertNotEqual(data, b"")
+                count += len(data)
+                time.sleep(0.1)  # all takes about 4 s
+
+    def test_many_strangers(self):
+        self.send(1000)
+        strangers = [socket.create_connection(("127.0.0.1", self.sender.port)) for _ in range(40)]
+        for it in strangers:
+            self.addCleanup(it.close)
+        self.assertEqual(strangers[-1].recv(1), b"")  # refused
+        for it in strangers:
+            it.shutdown(socket.SHUT_RDWR)
+        receiver, target = self.receive()
+        while receiver._error is not None:  # until the sender has noticed that they are gone
+            receiver, target = self.receive()
+        self.assertTrue(torch.equal(target, self.data))
 
     def test_strangers(self):
         self.send(1000)
@@ -452,6 +553,8 @@ class State(unittest.TestCase):
         run_step(gradients, model, [[1.0, 1.0]] * 4)
         with self.assertRaisesRegex(errors.BadArgument, "do not call optimizer.step"):
             optimizer.step()
+        gradients.close()
+        run_step(Gradients(model, optimizer, {}, 4, None, 0), model, [[1.0, 1.0]] * 4)
 
     def test_models_that_are_refused(self):
         frozen = linear()

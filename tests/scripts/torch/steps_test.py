@@ -29,7 +29,7 @@ from gradlane.torch.elastic import agent as agent_module
 from gradlane.torch.elastic import training as training_module
 from gradlane.torch.elastic.agreement import Phase
 from gradlane.torch.elastic.ring import Card
-from gradlane.torch.elastic.steps import ATTEMPTS, RingFailed, Steps
+from gradlane.torch.elastic.steps import ATTEMPTS, RingFailed, Steps, TransferFailed
 from gradlane.torch.elastic.store import StoreFailed
 
 THOROUGH = os.environ.get("GRADLANE_THOROUGH") == "1"
@@ -123,7 +123,7 @@ class IntegerModel:
         self.result = ring.sum(own[0]), ring.sum(own[1])
 
     def state_hash(self, step):
-        self.process.expect(step == self.done, f"is in step {step} with the state of step {self.done}")
+        self.process.expect(step in (self.done, None), f"is in step {step} with the state of step {self.done}")
         return self.value % (1 << 62)
 
     def apply(self, step):
@@ -133,12 +133,15 @@ class IntegerModel:
         self.process.expect(counts == sum(1 << 8 * shard for shard in range(self.shards)),
                             f"step {self.done}: shards are missing, or count twice: {counts:x}")
         world = self.process.world
-        self.process.expect(world.values.setdefault(self.done, self.value) == self.value,
-                            f"step {self.done} begins with another state")
+        if not self.wrong:
+            self.process.expect(world.values.setdefault(self.done, self.value) == self.value,
+                                f"step {self.done} begins with another state")
         self.value, self.scale = next_state(self.value, scale, total)
+        self.value += self.wrong
         self.done += 1
-        self.process.expect(world.values.setdefault(self.done, self.value) == self.value,
-                            f"step {self.done - 1} has another result")
+        if not self.wrong:
+            self.process.expect(world.values.setdefault(self.done, self.value) == self.value,
+                                f"step {self.done - 1} has another result")
         world.log(self.process, f"has completed step {self.done - 1}")
 
     def send_state(self, ring, source, takes):
@@ -150,7 +153,9 @@ class IntegerModel:
             self.load(state)
 
     def load(self, state):
-        self.process.expect(state[2] >= self.done, f"goes back from step {self.done} to {state[2]}")
+        self.process.expect(state[2] >= self.done or not self.process.steps._is_proven,
+                            f"goes back from step {self.done} to {state[2]}")
+        self.process.newest = min(self.process.newest, state[2])
         self.value, self.scale, self.done = state
         world = self.process.world
         self.process.expect(world.values.get(self.done, self.value) == self.value, "takes over a wrong state")
@@ -171,20 +176,25 @@ class IntegerModel:
         self.kept.append((step, self.scale, *self.result))
         self.scale = next_state(0, self.scale, self.result[0])[1]
 
-    def catch_up(self, ring, wait):
+    def close(self):
+        pass
+
+    def catch_up(self, ring, wait, begin):
         transfer = self.transfer
         while (wait or len(self.kept) > 4) and not transfer.arrived and not transfer.failed:
             if ring.failed:
                 raise RingFailed(ring.failed)
             self.process.block(0.05)
         if transfer.failed:
-            raise RingFailed("the state has not arrived")
+            raise TransferFailed("the state has not arrived")
         if not transfer.arrived:
             return False
         scale = self.scale
         self.load(transfer.state)
         for step, scale_then, total, counts in self.kept:
             self.process.expect(step == self.done, f"has kept step {step} for the state of step {self.done}")
+            begin(step)
+            self.process.expect(self.process.steps.step == step, "has another step in hooks")
             self.apply_result(scale_then, total, counts)
         self.scale, self.own_scale = scale, None
         self.end_transfers()
@@ -568,7 +578,8 @@ class Process:
 class World:
     """A schedule. All that happens follows from the seed."""
 
-    def __init__(self, seed, steps_class=Steps, most=8, calm=False, wrong=None, until=None):
+    def __init__(self, seed, steps_class=Steps, most=8, calm=False, wrong=None, until=None,
+                 founders_leave=False):
         global WORLD
         WORLD = self
         self.seed, self.steps_class = seed, steps_class
@@ -617,6 +628,7 @@ class World:
         self.secured = chance.random() < 0.2
         self.transfer_s = chance.choice([0.01, 0.5, 4.0])
         self.all_may_die = chance.random() < 0.05 and not self.wrong
+        self.founders_leave = founders_leave
         self.immune = None  # it never fails, nor leaves, so that others can prove their arithmetic
 
     # ---- Events
@@ -774,10 +786,12 @@ class World:
 
     def plan(self):
         chance = self.chance
-        for _ in range(self.founders):
+        for number in range(self.founders):
             self.join(0)
+            if self.founders_leave:
+                self.after(chance.random() * 30, None, lambda number=number: self.leave(self.processes[number]))
         if self.wrong:
-            self.immune = self.processes[0]
+            self.immune = None if self.founders_leave else self.processes[0]
         self.last_join = 0.0
         for number in range(self.joiners):
             time_s = chance.choice([0.2, 2.0, 8.0]) * chance.random()
@@ -905,6 +919,16 @@ class LeavesFollowers(Steps):
         return super()._change_members(leaves, waits)
 
 
+class LeavesUnproven(Steps):
+    """The last proven member leaves while others have not proved their arithmetic."""
+
+    def _change_members(self, leaves, waits):
+        proven, self._proven = self._proven, [True] * len(leaves)
+        changed = super()._change_members(leaves, waits)
+        self._proven = proven
+        return changed
+
+
 class Schedules(unittest.TestCase):
     def test_schedules(self):
         first = int(SEED or os.environ.get("STEPS_FIRST", "1"))
@@ -935,6 +959,16 @@ class Schedules(unittest.TestCase):
             self.assertEqual(world.problems, [], describe(world))
             for process in world.processes:
                 self.assertEqual(process.outcome, "refused" if process.wrong else "completed", describe(world))
+
+    def test_founders_leave(self):
+        """A process that computes other bits is never left alone with the training."""
+        outcomes = collections.Counter()
+        for seed in range(1, 40):
+            world = World(seed, calm=True, wrong=True, until=30, founders_leave=True).run()
+            self.assertEqual(world.problems, [], describe(world))
+            outcomes.update(process.outcome for process in world.processes if process.wrong)
+            self.assertEqual([it.outcome for it in world.processes if it.wrong and it.outcome == "completed"], [])
+        self.assertGreater(outcomes["refused"], 5)
 
     def test_same_seed(self):
         for seed in range(1, 10):
@@ -977,9 +1011,9 @@ class Expelled(unittest.TestCase):
 class Faults(unittest.TestCase):
     """The schedules find faults."""
 
-    def check(self, steps_class):
+    def check(self, steps_class, **options):
         for seed in range(1, 500):
-            world = World(seed, steps_class, most=6).run()
+            world = World(seed, steps_class, most=6, **options).run()
             if world.problems:
                 print(f"{steps_class.__name__}: seed {seed}: {world.problems[0]}", flush=True)
                 return
@@ -1008,6 +1042,9 @@ class Faults(unittest.TestCase):
 
     def test_leaves_followers(self):
         self.check(LeavesFollowers)
+
+    def test_leaves_unproven(self):
+        self.check(LeavesUnproven, calm=True, wrong=True, until=30, founders_leave=True)
 
 
 if __name__ == "__main__":

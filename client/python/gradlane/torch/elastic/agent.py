@@ -11,7 +11,7 @@ from typing import Sequence
 from ... import errors
 from .agreement import Agreement, Get, Phase, Request
 from .ring import EpochRing, Ports, differences, is_alive, parse_card, start_ring
-from .steps import RingFailed
+from .steps import CHANGE, LEFT, RingFailed
 from .store import Store, StoreFailed
 
 _POLL_S = 0.005  # time between two requests for a key that does not exist yet
@@ -93,7 +93,7 @@ class Agent:
 
     def close(self) -> None:
         """Leaves the training. Waits until this process has reported that."""
-        self.end_epoch("has left", leaving=True)
+        self.end_epoch(LEFT, leaving=True)
         self._thread.join(_REPORT_S)
 
     # ---- The agent's thread
@@ -244,6 +244,8 @@ class Agent:
         elif not ended:
             ended = not self._hand_over(agreement, ring)
         if ended:
+            if self._reason not in ("", CHANGE, LEFT):
+                self._say(f"epoch {ring.epoch} has failed: {self._reason}")
             ring.abort(self._reason or "another member has ended the epoch")
             agreement.report(self._ports.make_card(), self._leaving)
 

@@ -15,7 +15,7 @@ import hashlib
 import io
 import math
 import random
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import torch
 
@@ -91,7 +91,7 @@ class Gradients:
         self._changed = False  # whether the contributions have buffers that have changed
         self._have_gradients = [False] * len(self._parameters)  # over all members
         self._may_run = False  # whether the optimizer may run now
-        optimizer.register_step_pre_hook(self._check_step)
+        self._hook = optimizer.register_step_pre_hook(self._check_step)
         self._sender: Sender | None = None
         # ---- While a state is on its way to this member
         self._receiver: Receiver | None = None
@@ -222,8 +222,12 @@ class Gradients:
 
     def _check_step(self, *_: Any) -> None:
         if not self._may_run:
-            raise errors.bad_argument("gradlane: elastic: do not call optimizer.step(): the optimizer runs by itself "
-                                      "at the end of each step")
+            raise errors.bad_argument("gradlane: elastic: do not call optimizer.step() before training.close(): the "
+                                      "optimizer runs by itself at the end of each step")
+
+    def close(self) -> None:
+        """Gives the optimizer back to the caller."""
+        self._hook.remove()
 
     def _split(self, integers: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Returns the integers of each parameter, and the words of each buffer."""
@@ -269,11 +273,12 @@ class Gradients:
 
     # ---- State
 
-    def state_hash(self, step: int) -> int:
-        """Returns a hash of one parameter, and of the learning rate. Each step has another parameter."""
-        parameter = self._parameters[step % len(self._parameters)].detach().cpu().contiguous()
+    def state_hash(self, step: int | None) -> int:
+        """Returns a hash of one parameter, and of the learning rate. Each step has another parameter. None: of all."""
         rates = repr([group.get("lr") for group in self._optimizer.param_groups]).encode()
-        return _hash(parameter) ^ int.from_bytes(hashlib.blake2b(rates, digest_size=7).digest(), "little")
+        tensors = self._state_tensors() if step is None else [self._parameters[step % len(self._parameters)]]
+        hashes = torch.tensor([_hash(it.detach().cpu().contiguous()) for it in tensors])
+        return _hash(hashes) ^ int.from_bytes(hashlib.blake2b(rates, digest_size=7).digest(), "little")
 
     def send_state(self, ring: EpochRing, source: int, takes: bool) -> None:
         """Sends the state of the member at position `source` to those whose `takes` is true."""
@@ -316,7 +321,7 @@ class Gradients:
             self._exponents, self._have_gradients, self._buffers_change, self._result.clone())))
         self._exponents, self._peaks = self._next_exponents, self._next_peaks
 
-    def catch_up(self, ring: EpochRing, wait: bool) -> bool:
+    def catch_up(self, ring: EpochRing, wait: bool, begin: Callable[[int], None]) -> bool:
         """Does what Model says. It also waits if the results need more memory than the state."""
         receiver = self._receiver
         assert receiver is not None
@@ -330,6 +335,7 @@ class Gradients:
         self._load_state(self._arriving, self._expected)
         self._exponents, self._peaks = scales
         for step, result in self._kept:
+            begin(step)
             self._apply(step, result)
         self._own_scales = None
         self.end_transfers()

@@ -5,7 +5,7 @@ member computes a shard nor on the order of additions. Members may therefore cha
 the members of the next epoch compare what they have, compute the missing shards, and add again, with the same result.
 
 The last operation of a step may succeed on some members and fail on others. The latter then take over the state of the
-former, as processes that join do. So no member ever goes back.
+former, as processes that join do. So no proven member ever goes back.
 
 Members that take over a state follow the others: they contribute nothing, and keep the results of the steps that the
 others complete while the state is on its way. When it has arrived, they apply these results to it. So the others need
@@ -18,11 +18,12 @@ shard that another member computes, too. Its contributions count once the hashes
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, NamedTuple, Protocol, Sequence
+from typing import Callable, Iterator, Mapping, NamedTuple, Protocol, Sequence
 
 from ... import errors
 
 ATTEMPTS = 1 << 16  # limit of the number of attempts of one step
+CHANGE, LEFT = "members change", "has left"  # reasons of the end of an epoch that has not failed
 _WORD = 32  # number of shards in one integer of a row
 _FOUNDER, _JOINER = -1, -2  # versions of processes that have no state yet
 _GOES_ON, _FINISHED, _UNKNOWN = 0, 1, 2  # whether a member has finished; those that follow do not know
@@ -30,6 +31,10 @@ _GOES_ON, _FINISHED, _UNKNOWN = 0, 1, 2  # whether a member has finished; those 
 
 class RingFailed(Exception):
     """An operation has failed, because a member has died, left, or cannot be reached. The text has the reason."""
+
+
+class TransferFailed(RingFailed):
+    """A state has not arrived over TCP."""
 
 
 class Ring(Protocol):
@@ -80,8 +85,8 @@ class Model(Protocol):
         """Returns whether the contributions can be added. If not, it changes their scale, and all shards must be
         computed again. magnitudes: those of all members. Raises OperationFailed, on all members, if no scale fits."""
 
-    def state_hash(self, step: int) -> int:
-        """Returns a hash of a part of the state, below 2^62. The part depends on the step."""
+    def state_hash(self, step: int | None) -> int:
+        """Returns a hash of a part of the state, below 2^62. The part depends on the step. None: of all of it."""
 
     def sum(self, ring: Ring) -> None:
         """Adds the contributions of all members. It does not change the contributions."""
@@ -99,23 +104,28 @@ class Model(Protocol):
     def follow(self, step: int) -> None:
         """Keeps the result of sum() for a state that is on its way."""
 
-    def catch_up(self, ring: Ring, wait: bool) -> bool:
+    def catch_up(self, ring: Ring, wait: bool, begin: Callable[[int], None]) -> bool:
         """Loads the state and applies the results that follow() has kept, if the state has arrived. Returns whether it
-        has. wait: wait for it. Raises RingFailed."""
+        has. wait: wait for it. begin: called with the step of each result before. Raises RingFailed, TransferFailed."""
 
     def end_transfers(self) -> None:
         """Ends all transfers, and drops what follow() has kept."""
+
+    def close(self) -> None:
+        """Gives the optimizer back to the caller."""
 
 
 class _Row(NamedTuple):
     """The state of a member, which members compare at the start of an epoch.
 
     version: number of completed steps, times ATTEMPTS, plus the number of earlier attempts of the next step; _FOUNDER
-    or _JOINER without a state. proven: whether the member has proved its arithmetic. held: shards in its contributions.
+    or _JOINER without a state. proven: whether the member has proved its arithmetic. blocked: whether the latest state
+    has not reached it over TCP. held: shards in its contributions.
     """
 
     version: int
     proven: bool
+    blocked: bool
     held: frozenset[int]
 
 
@@ -156,6 +166,7 @@ class Steps:
         self._hash = 0  # hash of shard 0, if this member has computed it in a trial
         self._follows: list[bool] = []  # by position: whether the member waits for a state
         self._own_version: int | None = None  # version of this member's own state while it follows; None: it does not
+        self._is_blocked = False  # whether the latest transfer of a state to this member has failed
         self.leaving = False  # set it to leave after this step
         self.ended = False  # whether this process has left
 
@@ -195,8 +206,9 @@ class Steps:
             try:
                 ring = self._join_ring()
                 if ring is not None and self._version <= until * ATTEMPTS:
-                    self._gather(ring, _FINISHED)
-                    self._count_end()
+                    rows = self._gather(ring, _FINISHED)
+                    if all(row.finished == _FINISHED for row in rows):  # those that follow still need this member
+                        self._version += 1
             except RingFailed as reason:
                 self._end_epoch(str(reason))
 
@@ -212,7 +224,8 @@ class Steps:
     def close(self) -> None:
         """Leaves the training."""
         if not self.ended:
-            self._end_epoch("has left", leaving=True)
+            self._end_epoch(LEFT, leaving=True)
+        self._model.close()
 
     # ---- Private
 
@@ -244,17 +257,21 @@ class Steps:
             self._complete(ring, rows)
         elif self._is_following:
             self._catch_up(ring, True)
-        else:
-            self._count_end()
-
-    def _count_end(self) -> None:
-        """Counts the last gather, unless members that follow still need this one."""
-        if not any(self._follows):
-            self._version += 1
 
     def _catch_up(self, ring: Ring, wait: bool) -> None:
-        if self._model.catch_up(ring, wait):
-            self._own_version = None
+        version = self._version
+
+        def begin(step: int) -> None:
+            self._version = step * ATTEMPTS  # hooks of the optimizer may ask for the step
+
+        try:
+            if self._model.catch_up(ring, wait, begin):
+                self._own_version, self._is_blocked = None, False
+        except TransferFailed:
+            self._is_blocked = True
+            raise
+        finally:
+            self._version = version
 
     def _start_epoch(self, ring: Ring) -> None:
         """Compares the states of the members, sends the newest to those that are behind, and assigns missing shards."""
@@ -266,15 +283,17 @@ class Steps:
             self._is_proven = False  # the others may have chosen another member to compare with
             self._drop_shards()
         rows = [self._decode_row(row) for row in ring.gather(self._encode_row())]
-        newest = max(row.version for row in rows)
+        trusted = [index for index, row in enumerate(rows) if row.proven] or range(ring.size)
+        newest = max(rows[index].version for index in trusted)
         if newest == _JOINER:
             raise errors.error(errors.Code.FAILED, "gradlane: all processes that had the state of the training have "
                                "ended; start it again, with another name, from a checkpoint")
-        source = next(index for index, row in enumerate(rows) if row.version == newest)
+        source = next(index for index in trusted if rows[index].version == newest)
         version = max(newest, 0)
         if ring.index == source and newest == _FOUNDER:
             self._version = version
-        behind = [row.version < version and index != source for index, row in enumerate(rows)]
+        # A member that has not proved its arithmetic may be ahead. Its state does not count.
+        behind = [row.version != version and index != source for index, row in enumerate(rows)]
         self._follows = [False] * ring.size
         if any(behind):
             self._send_state(ring, source, behind, rows)
@@ -298,7 +317,8 @@ class Steps:
         takers = [index for index in range(ring.size) if behind[index]]
         # If the others died, founders that follow would start the training again from step 0.
         starts = any(rows[index].version == _FOUNDER for index in takers)
-        if senders and not starts and not ring.secured:
+        blocked = any(rows[index].blocked for index in takers)
+        if senders and not starts and not blocked and not ring.secured:
             self._follows = list(behind)
             self._model.start_transfers(ring, {
                 taker: senders[number % len(senders)] for number, taker in enumerate(takers)})
@@ -367,34 +387,57 @@ class Steps:
 
     def _change_members(self, leaves: Sequence[bool], waits: bool) -> bool:
         """Ends the epoch if a member leaves, or a process waits to join. Returns whether it has. A member does not
-        leave if only members without the state would be left."""
+        leave if only members would be left that have no state, or have not proved their arithmetic."""
         waits = waits and not any(self._follows)  # a new epoch would end transfers
-        stay = [follows for leaving, follows in zip(leaves, self._follows) if not leaving]
-        may_leave = False in stay or not (stay or waits)  # another member has the state, or nobody needs it
+        ready = [proven and not follows for proven, follows in zip(self._proven, self._follows)]
+        stay = [it for it, leaving in zip(ready, leaves) if not leaving]
+        may_leave = True in stay or not (stay or waits)  # one that is ready stays, or nobody does
         if not waits and not (any(leaves) and may_leave):
             return False
         self._drop_shards()
-        self._end_epoch("members change", self.leaving and may_leave)
+        self._end_epoch(CHANGE, self.leaving and may_leave)
         return True
 
     def _gather(self, ring: Ring, finished: int) -> list[_StepRow]:
-        """Gathers what members must know before they add their shards. Raises OperationFailed, on all members, if their
-        weights differ, or if only some have finished."""
+        """Gathers what members must know before they add their shards, or end. Raises OperationFailed, on all members,
+        if their weights differ, or if only some have finished."""
         if self._is_following:
             self._catch_up(ring, False)
-        state_hash = 0 if self._is_following else self._model.state_hash(self.step)
+        part = None if finished == _FINISHED else self.step
+        state_hash = 0 if self._is_following else self._model.state_hash(part)
         gathered = ring.gather([self._membership.has_waiting(), self.leaving, 0 in self._held, self._hash, state_hash,
                                 finished, self._is_following, *self._model.magnitudes()])
         rows = [_StepRow._make([*row[:7], row[7:]]) for row in gathered]
         self._follows = [bool(row.follows) for row in rows]
-        if len({row.state_hash for row, proven in zip(rows, self._proven) if proven and not row.follows}) > 1:
-            raise errors.error(errors.Code.FAILED, "gradlane: elastic: the members have different weights after step "
-                               f"{self.step}: only the optimizer may change the model, and hooks of the optimizer the "
-                               "objects in `state`")
         if len({row.finished for row in rows} - {_UNKNOWN}) > 1:
             raise errors.error(errors.Code.FAILED, f"gradlane: elastic: some members have finished after {self.step} "
                                "steps, and others go on: all must call steps() with the same number")
+        self._compare_states(ring, rows)
         return rows
+
+    def _compare_states(self, ring: Ring, rows: Sequence[_StepRow]) -> None:
+        """Compares the hashes of the members' states. At the end, those that have not proved their arithmetic must have
+        the state of the others, too."""
+        ends = any(row.finished == _FINISHED for row in rows)
+        have = [not row.follows and (row.finished == _FINISHED or not ends) for row in rows]
+        hashes = {row.state_hash for index, row in enumerate(rows) if have[index] and self._proven[index]}
+        if len(hashes) > 1:
+            raise errors.error(errors.Code.FAILED, "gradlane: elastic: the members have different weights after step "
+                               f"{self.step}: only the optimizer may change the model, and hooks of the optimizer the "
+                               "objects in `state`")
+        if ends and hashes:
+            wrong = [index for index, row in enumerate(rows) if have[index] and row.state_hash not in hashes]
+            self._refuse(ring, wrong, f"has other weights after step {self.step}")
+
+    def _refuse(self, ring: Ring, wrong: Sequence[int], what: str) -> None:
+        """Raises OperationFailed on the members at the positions `wrong`, if any, and RingFailed on others."""
+        if ring.index in wrong:
+            self._end_epoch("computes other bits", leaving=True)
+            raise errors.error(errors.Code.FAILED, f"gradlane: elastic: this process computes other bits: it {what}; "
+                               "all need the same data, the same type of CPU, versions and number of threads, and no "
+                               "other random numbers than PyTorch's")
+        if wrong:
+            raise RingFailed("a new member computes other bits")
 
     def _start_attempt(self, ring: Ring) -> None:
         """Drops the shards of all members, and assigns all shards."""
@@ -409,13 +452,7 @@ class Steps:
             return
         expected = next(row.shard_hash for row in rows if row.has_shard_0)
         wrong = [index for index, tried in enumerate(self._trial) if tried and rows[index].shard_hash != expected]
-        if ring.index in wrong:
-            self._end_epoch("computes other bits", leaving=True)
-            raise errors.error(errors.Code.FAILED, "gradlane: elastic: this process computes other bits for shard 0 "
-                               f"of step {self.step} than the other members; all need the same data, the same type of "
-                               "CPU, versions and number of threads, and no other random numbers than PyTorch's")
-        if wrong:
-            raise RingFailed("a new member computes other bits")
+        self._refuse(ring, wrong, f"has other gradients than they for shard 0 of step {self.step}")
         self._proven = [proven or tried for proven, tried in zip(self._proven, self._trial)]
         self._trial, self._is_proven = [], self._proven[ring.index]
 
@@ -423,9 +460,9 @@ class Steps:
         words = [0] * -(-self._shards // _WORD)
         for shard in self._held:
             words[shard // _WORD] |= 1 << shard % _WORD
-        return [self._version, self._is_proven, *words]
+        return [self._version, self._is_proven, self._is_blocked, *words]
 
     def _decode_row(self, row: Sequence[int]) -> _Row:
-        version, proven, *words = row
-        return _Row(version, bool(proven), frozenset(
+        version, proven, blocked, *words = row
+        return _Row(version, bool(proven), bool(blocked), frozenset(
             shard for shard in range(self._shards) if words[shard // _WORD] >> shard % _WORD & 1))

@@ -24,7 +24,7 @@ import torch
 from ... import _arguments, errors
 from .agent import Agent
 from .gradients import Gradients
-from .steps import Steps
+from .steps import LEFT, Steps
 from .store import connect, host_of
 
 _STORE_S = 30.0  # how long the store may not answer while the members change
@@ -93,7 +93,7 @@ class Training:
         others go on. A signal handler may call it."""
         self._steps.leaving = True
         if not self._steps.has_begun:
-            self._agent.end_epoch("has left", leaving=True)
+            self._agent.end_epoch(LEFT, leaving=True)
 
     def close(self) -> None:
         """Leaves the training now. Python calls it when the process exits."""
@@ -153,7 +153,11 @@ def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards:
     job = os.environ.get("GRADLANE_TRAINING", "training") if name is None else name
     timeout_s = _arguments.seconds("timeout", timeout)
     gradients = Gradients(model, optimizer, state or {}, shards, _parse_codec(codec), seed)
-    agent = Agent(connect(url, job), host_of(url), gradients.kind, founders, timeout_s, _STORE_S)
+    try:
+        agent = Agent(connect(url, job), host_of(url), gradients.kind, founders, timeout_s, _STORE_S)
+    except BaseException:
+        gradients.close()
+        raise
     return Training(agent, Steps(agent, gradients, shards))  # type: ignore[arg-type]
 
 

@@ -8,8 +8,10 @@ import secrets
 import socket
 import threading
 
-from .steps import RingFailed
+from .steps import RingFailed, TransferFailed
 
+_CONNECT_S = 5.0  # time limit of a connection
+_MOST_STRANGERS = 16  # connections beyond those of takers are refused
 _SILENCE_S = 30.0  # after this time without a byte, a transfer has failed
 _CHUNK = 1 << 20  # bytes of one call; the timeout of a call is for all its bytes
 _TOKEN_BYTES = 8
@@ -45,13 +47,19 @@ class Sender:
         with self._listener, contextlib.suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
+                with self._lock:
+                    self._sockets = [it for it in self._sockets if it.fileno() >= 0]
+                    refused = len(self._sockets) > self._takers + _MOST_STRANGERS
+                    self._sockets.append(connection)
+                if refused:
+                    connection.close()
+                    continue
                 threading.Thread(target=self._serve, args=(connection,), name="gradlane-send", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(_SILENCE_S)
             with self._lock:
-                self._sockets.append(connection)
                 data = self._data
             if data is None or not hmac.compare_digest(_receive(connection, _TOKEN_BYTES), _encode(self.token)):
                 return
@@ -72,15 +80,18 @@ class Receiver:
         self.done = threading.Event()
         self._error: OSError | None = None
         self._closed = False
-        self._socket = socket.socket(_family(host))
-        self._socket.settimeout(_SILENCE_S)
+        try:
+            self._socket = socket.socket(_family(host))
+        except OSError as reason:
+            raise TransferFailed(f"cannot receive the state: {reason}") from None
+        self._socket.settimeout(_CONNECT_S)
         threading.Thread(target=self._run, args=((host, port), token, target), name="gradlane-receive",
                          daemon=True).start()
 
     def check(self) -> None:
-        """Raises RingFailed if the transfer has failed."""
+        """Raises TransferFailed if the transfer has failed."""
         if self._error is not None:
-            raise RingFailed(f"the state of the training has not arrived: {self._error}")
+            raise TransferFailed(f"the state of the training has not arrived over TCP: {self._error}")
 
     def close(self) -> None:
         """Ends the transfer."""
@@ -93,6 +104,7 @@ class Receiver:
                 self._socket.connect(address)
                 if self._closed:
                     raise ConnectionAbortedError("closed")
+                self._socket.settimeout(_SILENCE_S)
                 self._socket.sendall(_encode(token))
                 _receive_into(self._socket, target)
         except OSError as reason:

@@ -44,6 +44,7 @@ MAY_INCLUDE_WITHIN = {
         "tuner": set(),
         "library": {"tuner"},
         "examples": set(),
+        "python/gradlane/torch/kernels": set(),
         "python/gradlane/torch/native": set(),
     },
     "dataplane": {
@@ -78,8 +79,8 @@ IN_ORDER = {
 # Commands of accelerator mode: like tools/, they may include anything.
 COMMANDS = "dataplane/accelerator/commands"
 
-# A folder that is installed unchanged and built by its users. Its files include each other by their names alone.
-ALONE = "client/python/gradlane/torch/native"
+# Folders that are installed unchanged and built by their users. Their files include each other by their names alone.
+ALONE = ("client/python/gradlane/torch/kernels", "client/python/gradlane/torch/native")
 
 # System headers that only some folders may include.
 DPDK = ("device", "udp", "accelerator/packet", "poll", "lane", "node", "status", "daemon", "loopback", "accelerator")
@@ -103,7 +104,7 @@ IMPURE = re.compile(r"(sys/(socket|ioctl|stat|mman|epoll|time)|unistd|fcntl|poll
                     r"|(chrono|thread|fstream|iostream|filesystem)$")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
-SOURCES = (".h", ".cc", ".c")
+SOURCES = (".h", ".cc", ".c", ".cu")
 
 
 def subfolder(path):
@@ -113,7 +114,7 @@ def subfolder(path):
 
 def check_own(path, own):
     folder, target = path.parts[0], pathlib.PurePosixPath(own)
-    if str(path.parent) == ALONE:
+    if str(path.parent) in ALONE:
         return None if len(target.parts) == 1 else f'"{own}" must be a file of the same folder, named without a path'
     if len(target.parts) == 1:
         return f'"{own}": write the path from the root of the repository'

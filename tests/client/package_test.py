@@ -142,7 +142,8 @@ class Sources(unittest.TestCase):
     def test_all_are_installed(self):
         listed = re.findall(r"'python/gradlane/([\w/.]+)'", (ROOT / "client/meson.build").read_text())
         # Symlinks point to the C header.
-        native = [path for path in (PACKAGE / "torch/native").iterdir() if not path.is_symlink()]
+        native = [path for folder in ("native", "kernels") for path in (PACKAGE / "torch" / folder).iterdir()
+                  if not path.is_symlink()]
         there = [str(path.relative_to(PACKAGE)) for path in [*self.modules(), *native]] + ["py.typed"]
         self.assertEqual(sorted(listed), sorted(there))
 

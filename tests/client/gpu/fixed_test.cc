@@ -332,6 +332,26 @@ TEST_F(GpuFixed, GoldenVectors) {
   EXPECT_GT(refused, 10U);
 }
 
+// Here many thread blocks are at work before any of them knows its offset.
+TEST(GpuBlocks, Offsets) {
+  constexpr uint32_t kBlocks = 150;
+  for (const uint32_t resident : {1U, 34U, kBlocks}) {
+    Launcher launcher(gradlane::gpu::kWarpLanes, resident, resident);
+    Rng rng(resident);
+    std::vector<uint64_t> bytes(kBlocks), states(1 + kBlocks), before(kBlocks);
+    for (uint64_t& each : bytes) each = 1 + rng.below(uint64_t{1} << 40);
+    launcher.run(kBlocks, [&] {
+      const uint32_t first =
+          gradlane::gpu::lane() == 0 ? static_cast<uint32_t>(gradlane::gpu::atomicAdd(&states[0], uint64_t{1})) : 0;
+      const uint32_t number = gradlane::gpu::__shfl_sync(gradlane::gpu::kFullWarp, first, 0);
+      const uint64_t sum = gradlane::gpu::bytes_before(&states[1], number, bytes[number]);
+      if (gradlane::gpu::lane() == 31) before[number] = sum;
+    });
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < kBlocks; sum += bytes[i++]) ASSERT_EQ(before[i], sum) << i << " of " << resident;
+  }
+}
+
 // GPUs before compute capability 8.0 have no instruction for this.
 TEST(GpuWarp, DisjunctionByShuffles) {
   Rng rng(8);

@@ -319,7 +319,7 @@ __device__ inline void decode_block(const Lattice& lattice, const uint8_t* block
     }
     words += word_sums.all;
     escapes += escape_sums.all;
-    __syncthreads();
+    // All threads have read memory.escapes before the last barrier. So the next groups may overwrite it here.
   }
   if (groups % 2 != 0 && block[tag_bytes - 1] >> 4 != 0) valid = false;
   if (bytes != tag_bytes + words * sizeof(uint32_t) + uint64_t{escapes} * kEscapeBytes) valid = false;

@@ -1,0 +1,131 @@
+"""Encodes float32 tensors on NVIDIA GPUs, and decodes them there, so that only encoded bytes cross PCIe.
+
+The bytes are those of gradlane_encode() on the CPU (docs/codec-format.md, "Encoded tensors"). This module has not run
+on a GPU yet: lab/bench_gpu_codec.py checks and measures it on one. Tests run its kernels on the CPU
+(tests/client/gpu/).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Sequence
+
+import torch
+
+from .gpu_kernels import Kernels, kernels_of
+
+BLOCK = 4096  # floats of a block
+_GROUP = 32
+_SOURCE = "fixed.cu"
+_LEAST, _MOST = 1, 30
+
+
+class Encoded:
+    """A tensor that is encoded on its GPU, in the first nbytes() bytes of `space`."""
+
+    def __init__(self, space: torch.Tensor, table: int) -> None:
+        self.space = space
+        # The last number of the table is the length. It is copied now, and read when somebody asks for it.
+        self._length = torch.empty(1, dtype=torch.int64, pin_memory=True)
+        self._length.copy_(space[table - 8:table].view(torch.int64), non_blocking=True)
+        self._known = torch.cuda.current_stream(space.device).record_event()
+
+    def nbytes(self) -> int:
+        """Waits until the tensor is encoded, and returns its bytes."""
+        self._known.synchronize()
+        return int(self._length)
+
+    def copy_to(self, host: torch.Tensor) -> int:
+        """Starts to copy the bytes to pinned memory, on the current stream, and returns their number. host: uint8, at
+        least nbytes() of them."""
+        nbytes = self.nbytes()
+        host[:nbytes].copy_(self.space[:nbytes], non_blocking=True)
+        return nbytes
+
+
+class GpuCodec:
+    """Codec fixed:bits on one GPU. Calls run on the device's current stream, and do not wait for it.
+
+    bits: 1 to 30. device: a CUDA device with an index. Raises ValueError, and NoKernels if the kernels cannot be
+    compiled or loaded.
+    """
+
+    def __init__(self, bits: int, device: torch.device) -> None:
+        if not _LEAST <= bits <= _MOST:
+            raise ValueError(f"fixed:{bits}: the number must be {_LEAST} to {_MOST}")
+        self.bits, self.device = bits, device
+        self._kernels: Kernels = kernels_of(_SOURCE, device)
+        self._fault = torch.zeros(1, dtype=torch.int32, device=device)
+
+    def encode(self, tensor: torch.Tensor, residual: torch.Tensor | None = None) -> Encoded:
+        """Encodes a contribution. tensor, residual: float32, contiguous, on this device, at least one element.
+
+        With a residual, encodes tensor + residual, and leaves there what rounding has lost.
+        """
+        self._check(tensor, "tensor")
+        if residual is not None:
+            self._check(residual, "residual")
+            if residual.numel() != tensor.numel():
+                raise ValueError(f"residual has {residual.numel()} elements, and tensor {tensor.numel()}")
+        numel = tensor.numel()
+        blocks = -(-numel // BLOCK)
+        space = torch.empty(max_bytes(numel), dtype=torch.uint8, device=self.device)
+        states = torch.zeros(1 + blocks, dtype=torch.int64, device=self.device)
+        self._launch("gradlane_fixed_encode", blocks, tensor, residual, ctypes.c_uint64(numel),
+                     ctypes.c_uint32(self.bits), space, states)
+        return Encoded(space, table_bytes(numel))
+
+    def decode(self, encoded: torch.Tensor, out: torch.Tensor) -> None:
+        """Decodes an encoded tensor. encoded: uint8 on this device, whose address is a multiple of 8. out: float32,
+        contiguous, as many elements as were encoded. check() says whether the bytes were well-formed."""
+        self._check(out, "out")
+        self._check(encoded, "encoded", torch.uint8, 8)
+        self._launch("gradlane_fixed_decode", -(-out.numel() // BLOCK), encoded, ctypes.c_uint64(encoded.numel()),
+                     ctypes.c_uint64(out.numel()), ctypes.c_uint32(self.bits), out, self._fault)
+
+    def decode_runs(self, runs: torch.Tensor, arena: torch.Tensor, out: torch.Tensor) -> None:
+        """Decodes runs of an arena to `out`. runs: runs_of() of them, on this device. arena: uint8 on this device,
+        whose address is a multiple of 4. check() says whether all runs were well-formed."""
+        self._check(out, "out")
+        self._check(runs, "runs", torch.int64, 8)
+        self._check(arena, "arena", torch.uint8, 4)
+        self._launch("gradlane_fixed_decode_runs", runs.numel() // 3, runs, arena, ctypes.c_uint64(arena.numel()),
+                     ctypes.c_uint64(out.numel()), ctypes.c_uint32(self.bits), out, self._fault)
+
+    def check(self) -> None:
+        """Waits for all calls of decode() and decode_runs() since the last check. Raises ValueError if bytes of one of
+        them were malformed; the content of its `out` is then unspecified."""
+        if int(self._fault) != 0:
+            self._fault.zero_()
+            raise ValueError(f"fixed:{self.bits} on {self.device}: encoded bytes are malformed")
+
+    def _check(self, tensor: torch.Tensor, name: str, dtype: torch.dtype = torch.float32, alignment: int = 4) -> None:
+        if tensor.dtype != dtype or tensor.device != self.device or not tensor.is_contiguous() or tensor.numel() == 0:
+            raise ValueError(f"{name} has {tensor.numel()} elements of {tensor.dtype} on {tensor.device}: it must have "
+                             f"at least one of {dtype} on {self.device}, contiguous")
+        if tensor.data_ptr() % alignment != 0:
+            raise ValueError(f"{name} is at address {tensor.data_ptr():#x}: it must be a multiple of {alignment}")
+
+    def _launch(self, name: str, blocks: int, *arguments: Any) -> None:
+        self._kernels.launch(name, blocks, *(
+            ctypes.c_void_p(None if each is None else each.data_ptr())
+            if each is None or isinstance(each, torch.Tensor) else each for each in arguments))
+
+
+def table_bytes(numel: int) -> int:
+    """Returns the bytes of the table of an encoded tensor."""
+    return 8 * (-(-numel // BLOCK) + 1)
+
+
+def max_bytes(numel: int) -> int:
+    """Returns the most bytes of an encoded tensor."""
+    def of_block(floats: int) -> int:
+        groups = -(-floats // _GROUP)
+        return -(-groups // 2) + 5 * groups + 4 * floats
+    return table_bytes(numel) + numel // BLOCK * of_block(BLOCK) + of_block(numel % BLOCK)
+
+
+def runs_of(runs: Sequence[tuple[int, int, int, int]]) -> torch.Tensor:
+    """Returns runs as decode_runs() takes them, on the CPU. A run is (first float of the tensor, byte of the arena
+    where it begins, floats, bytes)."""
+    return torch.tensor([(first, at, floats | nbytes << 32) for first, at, floats, nbytes in runs], dtype=torch.int64)

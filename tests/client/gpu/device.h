@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -293,6 +294,21 @@ class Launcher {
 
   std::vector<std::unique_ptr<ThreadBlock>> places_;
   std::mt19937_64 random_;
+};
+
+// Bytes without room to spare: sanitizers find what is read or written outside.
+class Memory {
+ public:
+  explicit Memory(size_t bytes) : words_((bytes + 3) / 4), bytes_(bytes) {}
+  explicit Memory(std::span<const uint8_t> bytes) : Memory(bytes.size()) {
+    if (!bytes.empty()) std::memcpy(words_.data(), bytes.data(), bytes.size());
+  }
+  [[nodiscard]] uint8_t* data() { return reinterpret_cast<uint8_t*>(words_.data()); }
+  [[nodiscard]] std::span<uint8_t> span() { return {data(), bytes_}; }
+
+ private:
+  std::vector<uint32_t> words_;
+  size_t bytes_;
 };
 
 }  // namespace gradlane::test::gpu

@@ -30,21 +30,6 @@ constexpr uint32_t kGoldenBits[] = {1, 10, 30};
 
 Codec fixed(uint32_t bits) { return find_codec("fixed:" + std::to_string(bits), Isa::kScalar); }
 
-// Bytes without room to spare: sanitizers find what is read or written outside.
-class Memory {
- public:
-  explicit Memory(size_t bytes) : words_((bytes + 3) / 4), bytes_(bytes) {}
-  explicit Memory(std::span<const uint8_t> bytes) : Memory(bytes.size()) {
-    if (!bytes.empty()) std::memcpy(words_.data(), bytes.data(), bytes.size());
-  }
-  [[nodiscard]] uint8_t* data() { return reinterpret_cast<uint8_t*>(words_.data()); }
-  [[nodiscard]] std::span<uint8_t> span() { return {data(), bytes_}; }
-
- private:
-  Words words_;
-  size_t bytes_;
-};
-
 class GpuFixed : public testing::Test {
  protected:
   // Returns the encoded tensor. Residuals may be null.
@@ -55,8 +40,8 @@ class GpuFixed : public testing::Test {
     std::vector<uint64_t> states(1 + blocks);
     Memory out(max_encoded_bytes(fixed(bits), floats.size()));
     launcher_.run(static_cast<uint32_t>(blocks), [&] {
-      gradlane::gpu::gradlane_fixed_encode(in.data(), residual == nullptr ? nullptr : left.data(), floats.size(), bits,
-                                           out.data(), states.data());
+      gradlane::gpu::fixed::gradlane_fixed_encode(in.data(), residual == nullptr ? nullptr : left.data(), floats.size(),
+                                                  bits, out.data(), states.data());
     });
     for (size_t i = 0; i < left.size(); ++i) (*residual)[i] = float_of(left[i]);
     uint64_t end = 0;
@@ -70,7 +55,7 @@ class GpuFixed : public testing::Test {
     Memory bytes(encoded);
     uint32_t fault = 0;
     launcher_.run(static_cast<uint32_t>((out.size() + kEncodedBlock - 1) / kEncodedBlock), [&] {
-      gradlane::gpu::gradlane_fixed_decode(bytes.data(), encoded.size(), out.size(), bits, out.data(), &fault);
+      gradlane::gpu::fixed::gradlane_fixed_decode(bytes.data(), encoded.size(), out.size(), bits, out.data(), &fault);
     });
     return fault == 0;
   }
@@ -79,8 +64,8 @@ class GpuFixed : public testing::Test {
     Memory bytes(arena);
     uint32_t fault = 0;
     launcher_.run(static_cast<uint32_t>(runs.size()), [&] {
-      gradlane::gpu::gradlane_fixed_decode_runs(runs.data(), bytes.data(), arena.size(), out.size(), bits, out.data(),
-                                                &fault);
+      gradlane::gpu::fixed::gradlane_fixed_decode_runs(runs.data(), bytes.data(), arena.size(), out.size(), bits,
+                                                       out.data(), &fault);
     });
     return fault == 0;
   }
@@ -182,7 +167,7 @@ TEST_F(GpuFixed, AnyOrderOfThreads) {
     Memory out(expected);
     std::ranges::fill(out.span(), uint8_t{0xa5});
     launcher.run(blocks, [&] {
-      gradlane::gpu::gradlane_fixed_encode(in.data(), nullptr, floats.size(), 8, out.data(), states.data());
+      gradlane::gpu::fixed::gradlane_fixed_encode(in.data(), nullptr, floats.size(), 8, out.data(), states.data());
     });
     ASSERT_TRUE(std::ranges::equal(out.span(), expected)) << resident << " thread blocks at once";
   }

@@ -120,12 +120,12 @@ class Compiling(unittest.TestCase):
         newest = gpu_kernels._architectures(library)[-1]
         with tempfile.TemporaryDirectory() as folder, \
                 unittest.mock.patch.dict(os.environ, {"TORCH_EXTENSIONS_DIR": folder}):
-            for architecture in (80, 90, newest + 1):
-                image = gpu_kernels.compiled("fixed.cu", architecture)
-                self.assertIn(b"gradlane_fixed_encode", image)
+            for source, architecture in (("fixed.cu", 80), ("fixed.cu", 90), ("votes.cu", 90), ("fixed.cu", newest + 1)):
+                image = gpu_kernels.compiled(source, architecture)
+                self.assertIn(f"gradlane_{source[:-3]}_encode".encode(), image)
                 self.assertEqual(image.startswith(b"\x7fELF"), architecture <= newest)
                 with unittest.mock.patch.object(gpu_kernels, "_compile", None):
-                    self.assertEqual(gpu_kernels.compiled("fixed.cu", architecture), image)
+                    self.assertEqual(gpu_kernels.compiled(source, architecture), image)
             with self.assertRaisesRegex(gpu_kernels.NoKernels, "compute capabilities"):
                 gpu_kernels.compiled("fixed.cu", 11)
 

@@ -24,6 +24,15 @@ namespace gradlane::gpu {
 
 constexpr uint32_t kFullWarp = 0xffffffff;
 constexpr uint32_t kWarpLanes = 32;
+constexpr uint32_t kThreads = 256;  // threads of each thread block
+constexpr uint32_t kWarps = kThreads / kWarpLanes;
+constexpr uint32_t kBlockFloats = 4096;  // floats of a block of an encoded tensor
+
+constexpr uint32_t kMagnitude = 0x7fffffff;
+constexpr uint32_t kInf = 0x7f800000;
+constexpr uint32_t kCanonicalNan = 0x7fc00000;
+
+__device__ inline uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 __device__ inline uint32_t lane() { return threadIdx.x % kWarpLanes; }
 __device__ inline uint32_t warp() { return threadIdx.x / kWarpLanes; }
@@ -62,6 +71,20 @@ __device__ inline uint32_t sum_up_to_lane(uint32_t value) {
   return value;
 }
 
+// Sums over warps: of those before this one, and of all.
+struct Sums {
+  uint32_t before;
+  uint32_t all;
+};
+__device__ inline Sums sums_over(const uint32_t* of_warps) {
+  Sums sums{0, 0};
+  for (uint32_t k = 0; k < kWarps; ++k) {
+    if (k == warp()) sums.before = sums.all;
+    sums.all += of_warps[k];
+  }
+  return sums;
+}
+
 // ---- Offsets across thread blocks
 //
 // A thread block knows how many bytes it writes only after it has encoded them. Where they begin is the sum of the
@@ -97,6 +120,66 @@ __device__ inline uint64_t bytes_before(uint64_t* states, uint64_t number, uint6
   }
   if (lane() == 0) store_state(states + number, kAllBytes | (sum + bytes));
   return sum;
+}
+
+// ---- Blocks of encoded tensors, and runs
+
+// Returns the floats of a block of a tensor.
+__device__ inline uint32_t floats_in_block(uint64_t floats, uint64_t number) {
+  const uint64_t left = floats - number * kBlockFloats;
+  return left < kBlockFloats ? static_cast<uint32_t>(left) : kBlockFloats;
+}
+
+// Returns where block `number` of `bytes` bytes begins in the encoded tensor `out`, and writes its numbers of the
+// table. One warp calls this. states[0] counts the thread blocks that have begun.
+__device__ inline uint64_t place_block(uint8_t* out, uint64_t* states, uint64_t number, uint64_t bytes) {
+  const uint64_t table = (gridDim.x + uint64_t{1}) * sizeof(uint64_t);
+  const uint64_t at = table + bytes_before(states + 1, number, bytes);
+  if (lane() == 0) {
+    uint64_t* const entries = reinterpret_cast<uint64_t*>(out);
+    entries[number + 1] = at + bytes;
+    if (number == 0) entries[0] = table;
+  }
+  return at;
+}
+
+// A run of a result: one block of `floats` floats at byte `at` of an arena. They are those of a tensor from `first` on.
+struct Run {
+  uint64_t first;
+  uint64_t at;
+  uint32_t floats;
+  uint32_t bytes;
+};
+
+// A run, or nothing.
+struct Part {
+  bool valid;
+  uint64_t first;
+  uint64_t at;
+  uint32_t floats;
+  uint32_t bytes;
+};
+
+// Returns the block of this thread block in an encoded tensor. Sets *fault to 1 if its numbers of the table are wrong.
+__device__ inline Part part_of_tensor(const uint8_t* encoded, uint64_t bytes, uint64_t floats, uint32_t* fault) {
+  constexpr uint64_t kMostBytes = 5 * kBlockFloats;
+  const uint64_t number = blockIdx.x;
+  const uint64_t table = (gridDim.x + uint64_t{1}) * sizeof(uint64_t);
+  const uint64_t* const entries = reinterpret_cast<const uint64_t*>(encoded);
+  const uint64_t begin = bytes < table ? 0 : entries[number];
+  const uint64_t end = bytes < table ? 0 : entries[number + 1];
+  const bool valid = begin >= table && begin <= end && end <= bytes && end - begin <= kMostBytes;
+  if (!valid && threadIdx.x == 0) *fault = 1;
+  return {valid, number * kBlockFloats, begin, floats_in_block(floats, number), static_cast<uint32_t>(end - begin)};
+}
+
+// Returns the run of this thread block. Sets *fault to 1 if it is outside of the arena or of the tensor.
+__device__ inline Part part_of_runs(const Run* runs, uint64_t bytes, uint64_t floats, uint32_t* fault) {
+  const Run run = runs[blockIdx.x];
+  const bool valid =
+      run.at <= bytes && run.bytes <= bytes - run.at && run.first <= floats && run.floats <= floats - run.first;
+  if (!valid && threadIdx.x == 0) *fault = 1;
+  return {valid, run.first, run.at, run.floats, run.bytes};
 }
 
 // ---- Words at any address

@@ -17,12 +17,9 @@
 // last word of 4 bytes.
 #include "common.h"
 
-namespace gradlane::gpu {
+namespace gradlane::gpu::fixed {
 
-constexpr uint32_t kThreads = 256;
-constexpr uint32_t kWarps = kThreads / kWarpLanes;
 constexpr uint32_t kGroupFloats = 32;
-constexpr uint32_t kBlockFloats = 4096;
 constexpr uint32_t kBlockGroups = kBlockFloats / kGroupFloats;
 constexpr uint32_t kWarpGroups = kBlockGroups / kWarps;
 constexpr uint32_t kWarpFloats = kWarpGroups * kGroupFloats;
@@ -30,23 +27,12 @@ constexpr uint32_t kBatch = 4;  // groups of a warp whose floats are loaded befo
 constexpr uint32_t kEscape = 15;
 constexpr uint32_t kEscapeBytes = 5;
 constexpr uint32_t kMostPlanes = 16;
-constexpr uint32_t kMagnitude = 0x7fffffff;
-constexpr uint32_t kInf = 0x7f800000;
-constexpr uint32_t kCanonicalNan = 0x7fc00000;
 constexpr uint32_t kMinusZero = 0x80000000;
-
-__device__ inline uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 __device__ inline uint32_t groups_of(uint32_t floats) {
   return floats / kGroupFloats + (floats % kGroupFloats != 0 ? 1 : 0);
 }
 __device__ inline uint32_t tag_bytes_of(uint32_t groups) { return groups / 2 + groups % 2; }
-
-// Returns the floats of a block of a tensor.
-__device__ inline uint32_t floats_in_block(uint64_t floats, uint64_t number) {
-  const uint64_t left = floats - number * kBlockFloats;
-  return left < kBlockFloats ? static_cast<uint32_t>(left) : kBlockFloats;
-}
 
 // Numbers of fixed:bits. The step is 2^(1 - bits).
 struct Lattice {
@@ -119,20 +105,6 @@ constexpr uint32_t kOneEscape = 1U << 16;
 __device__ inline uint32_t words_in(uint32_t sums) { return sums % kOneEscape; }
 __device__ inline uint32_t escapes_in(uint32_t sums) { return sums / kOneEscape; }
 
-// Sums over warps: of those before this one, and of all.
-struct Sums {
-  uint32_t before;
-  uint32_t all;
-};
-__device__ inline Sums sums_over(const uint32_t* of_warps) {
-  Sums sums{0, 0};
-  for (uint32_t k = 0; k < kWarps; ++k) {
-    if (k == warp()) sums.before = sums.all;
-    sums.all += of_warps[k];
-  }
-  return sums;
-}
-
 // ---- Encoding
 
 struct EncodeMemory {
@@ -197,14 +169,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const uint32_t tag_bytes = tag_bytes_of(groups_of(in_block));
   const uint64_t bytes = tag_bytes + words_in(sums.all) * sizeof(uint32_t) + escapes_in(sums.all) * kEscapeBytes;
   if (warp() == 0) {
-    const uint64_t table = (gridDim.x + uint64_t{1}) * sizeof(uint64_t);
-    const uint64_t at = table + bytes_before(states + 1, number, bytes);
-    if (lane() == 0) {
-      memory.at = at;
-      uint64_t* const entries = reinterpret_cast<uint64_t*>(out);
-      entries[number + 1] = at + bytes;
-      if (number == 0) entries[0] = table;
-    }
+    const uint64_t at = place_block(out, states, number, bytes);
+    if (lane() == 0) memory.at = at;
   }
   __syncthreads();
 
@@ -332,39 +298,17 @@ __device__ inline void decode_block(const Lattice& lattice, const uint8_t* block
 extern "C" __global__ void __launch_bounds__(kThreads)
     gradlane_fixed_decode(const uint8_t* encoded, uint64_t bytes, uint64_t floats, uint32_t bits, uint32_t* out,
                           uint32_t* fault) {
-  const uint64_t number = blockIdx.x;
-  const uint64_t table = (gridDim.x + uint64_t{1}) * sizeof(uint64_t);
-  const uint64_t* const entries = reinterpret_cast<const uint64_t*>(encoded);
-  const uint64_t begin = bytes < table ? 0 : entries[number];
-  const uint64_t end = bytes < table ? 0 : entries[number + 1];
-  constexpr uint64_t kLongest = kBlockGroups / 2 + kBlockGroups * kEscapeBytes + kBlockFloats * sizeof(uint32_t);
-  if (begin < table || begin > end || end > bytes || end - begin > kLongest) {
-    if (threadIdx.x == 0) *fault = 1;
-    return;
-  }
-  decode_block(lattice_of(bits), encoded + begin, static_cast<uint32_t>(end - begin), floats_in_block(floats, number),
-               out + number * kBlockFloats, fault);
+  const Part part = part_of_tensor(encoded, bytes, floats, fault);
+  if (part.valid) decode_block(lattice_of(bits), encoded + part.at, part.bytes, part.floats, out + part.first, fault);
 }
-
-// A run of a result: one block of `floats` floats at byte `at` of an arena. They are those of a tensor from `first` on.
-struct Run {
-  uint64_t first;
-  uint64_t at;
-  uint32_t floats;
-  uint32_t bytes;
-};
 
 // Decodes runs, each by one thread block of kThreads threads, to a tensor of `floats` floats. The arena is a multiple
 // of 4, and its memory ends at such a multiple. *fault, 0 at first, becomes 1 if a run is malformed or outside.
 extern "C" __global__ void __launch_bounds__(kThreads)
     gradlane_fixed_decode_runs(const Run* runs, const uint8_t* arena, uint64_t bytes, uint64_t floats, uint32_t bits,
                                uint32_t* out, uint32_t* fault) {
-  const Run run = runs[blockIdx.x];
-  if (run.at > bytes || run.bytes > bytes - run.at || run.first > floats || run.floats > floats - run.first) {
-    if (threadIdx.x == 0) *fault = 1;
-    return;
-  }
-  decode_block(lattice_of(bits), arena + run.at, run.bytes, run.floats, out + run.first, fault);
+  const Part part = part_of_runs(runs, bytes, floats, fault);
+  if (part.valid) decode_block(lattice_of(bits), arena + part.at, part.bytes, part.floats, out + part.first, fault);
 }
 
-}  // namespace gradlane::gpu
+}  // namespace gradlane::gpu::fixed

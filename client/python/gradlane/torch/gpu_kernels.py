@@ -131,6 +131,11 @@ def _nvrtc() -> Any:
     tried = []
     for path in _paths():
         try:
+            # NVRTC opens this library by its name alone, and NVRTC 13.0 does not look into its own folder. The linker
+            # finds it if it is loaded already.
+            folder = os.path.dirname(path)
+            for builtins in glob.glob(os.path.join(folder, "libnvrtc-builtins.so.*")) if folder else ():
+                ctypes.CDLL(builtins)
             return ctypes.CDLL(path)
         except OSError as reason:
             tried.append(str(reason))

@@ -114,7 +114,7 @@ struct EncodeMemory {
   uint64_t at;      // where the block begins
 };
 
-// Encodes the groups of this warp, of at least `floats` floats. Lane i returns group i, and `words` becomes the number
+// Encodes the groups of this warp, which have `floats` floats. Lane i returns group i, and `words` becomes the number
 // of their words.
 __device__ inline Group encode_groups(const Lattice& lattice, const uint32_t* in, uint32_t* residual, uint32_t floats,
                                       uint32_t* out, uint32_t& words) {
@@ -218,8 +218,8 @@ __device__ inline void get_group(const Lattice& lattice, Group group, const uint
   if (lane() < count) out[lane()] = value;
 }
 
-// Returns group `number` of a block of `bytes` bytes. `mine` says whether there is one, and `escapes` how many escapes
-// are before that of this group. Sets `valid` to false if the block has no such group.
+// Returns group `number`, of this tag, of a block of `bytes` bytes. `escapes` groups before it are escaped. Sets
+// `valid` to false if the escape is malformed.
 __device__ inline Group load_group(const uint8_t* block, uint32_t bytes, uint32_t floats, uint32_t number, uint32_t tag,
                                    uint32_t escapes, bool& valid) {
   if (tag != kEscape) return {tag, 0};

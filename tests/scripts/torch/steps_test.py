@@ -463,7 +463,8 @@ class Process:
 
     @property
     def has_state(self):
-        return self.steps._version >= 0 and (self.steps._own_version is None or self.steps._own_version >= 0)
+        steps = self.steps
+        return steps._version >= 0 and (steps._own_version is None or steps._own_version >= 0) and not steps._is_doubtful
 
     def expect(self, good, text):
         if not good:
@@ -920,7 +921,11 @@ class LeavesFollowers(Steps):
 
 
 class LeavesUnproven(Steps):
-    """The last proven member leaves while others have not proved their arithmetic."""
+    """The last proven member leaves while others have not proved their arithmetic, and their states count."""
+
+    def _encode_row(self):
+        self._is_doubtful = False
+        return super()._encode_row()
 
     def _change_members(self, leaves, waits):
         proven, self._proven = self._proven, [True] * len(leaves)
@@ -1002,7 +1007,7 @@ class Expelled(unittest.TestCase):
         return first, rows[0]
 
     def test_proves_again(self):
-        (version, proven, held), (later, proven_later, held_later) = self.rows(3)
+        (version, proven, _, held), (later, proven_later, _, held_later) = self.rows(3)
         self.assertLess(version, 0)
         self.assertEqual((proven, held), (0, 0))
         self.assertEqual((later // ATTEMPTS, proven_later, held_later), (3, 0, 0))

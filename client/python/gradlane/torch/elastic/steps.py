@@ -5,7 +5,7 @@ member computes a shard nor on the order of additions. Members may therefore cha
 the members of the next epoch compare what they have, compute the missing shards, and add again, with the same result.
 
 The last operation of a step may succeed on some members and fail on others. The latter then take over the state of the
-former, as processes that join do. So no proven member ever goes back.
+former, as processes that join do. So no member with a state that counts ever goes back.
 
 Members that take over a state follow the others: they contribute nothing, and keep the results of the steps that the
 others complete while the state is on its way. When it has arrived, they apply these results to it. So the others need
@@ -13,7 +13,8 @@ not wait. At the start, without a proven sender, and if packets are secured, whi
 and all wait for it.
 
 The arithmetic of a machine may differ in the last bits. So a new member must prove its arithmetic: it first computes a
-shard that another member computes, too. Its contributions count once the hashes are equal.
+shard that another member computes, too. Its contributions count once the hashes are equal. Until then, a state that it
+has changed counts for nothing.
 """
 
 from __future__ import annotations
@@ -119,8 +120,8 @@ class _Row(NamedTuple):
     """The state of a member, which members compare at the start of an epoch.
 
     version: number of completed steps, times ATTEMPTS, plus the number of earlier attempts of the next step; _FOUNDER
-    or _JOINER without a state. proven: whether the member has proved its arithmetic. blocked: whether the latest state
-    has not reached it over TCP. held: shards in its contributions.
+    or _JOINER without a state that counts. proven: whether the member has proved its arithmetic. blocked: whether the
+    latest state has not reached it over TCP. held: shards in its contributions.
     """
 
     version: int
@@ -166,6 +167,7 @@ class Steps:
         self._hash = 0  # hash of shard 0, if this member has computed it in a trial
         self._follows: list[bool] = []  # by position: whether the member waits for a state
         self._own_version: int | None = None  # version of this member's own state while it follows; None: it does not
+        self._is_doubtful = False  # whether this member has changed its state before it has proved its arithmetic
         self._is_blocked = False  # whether the latest transfer of a state to this member has failed
         self.leaving = False  # set it to leave after this step
         self.ended = False  # whether this process has left
@@ -199,13 +201,14 @@ class Steps:
                 self._end_epoch(str(reason))
 
     def finish(self, until: int) -> None:
-        """Waits until all members have completed `until` steps. Members that are behind take over the state.
+        """Waits until all members have completed `until` steps. Members that are behind take over the state. Returns
+        earlier if this one takes over the state of an earlier step, because its own does not count.
 
         The last gather counts as an attempt of the next step, so a member on which it fails is behind."""
-        while not self.ended and self._version <= until * ATTEMPTS:
+        while not self.ended and self.step >= until and self._version <= until * ATTEMPTS:
             try:
                 ring = self._join_ring()
-                if ring is not None and self._version <= until * ATTEMPTS:
+                if ring is not None and self.step >= until and self._version <= until * ATTEMPTS:
                     rows = self._gather(ring, _FINISHED)
                     if all(row.finished == _FINISHED for row in rows):  # those that follow still need this member
                         self._version += 1
@@ -259,14 +262,17 @@ class Steps:
             self._catch_up(ring, True)
 
     def _catch_up(self, ring: Ring, wait: bool) -> None:
-        version = self._version
+        version, applied = self._version, 0
 
         def begin(step: int) -> None:
+            nonlocal applied
+            applied += 1
             self._version = step * ATTEMPTS  # hooks of the optimizer may ask for the step
 
         try:
             if self._model.catch_up(ring, wait, begin):
                 self._own_version, self._is_blocked = None, False
+                self._is_doubtful = applied > 0 and not self._is_proven
         except TransferFailed:
             self._is_blocked = True
             raise
@@ -283,17 +289,15 @@ class Steps:
             self._is_proven = False  # the others may have chosen another member to compare with
             self._drop_shards()
         rows = [self._decode_row(row) for row in ring.gather(self._encode_row())]
-        trusted = [index for index, row in enumerate(rows) if row.proven] or range(ring.size)
-        newest = max(rows[index].version for index in trusted)
+        newest = max(row.version for row in rows)
         if newest == _JOINER:
             raise errors.error(errors.Code.FAILED, "gradlane: all processes that had the state of the training have "
                                "ended; start it again, with another name, from a checkpoint")
-        source = next(index for index in trusted if rows[index].version == newest)
+        source = next(index for index, row in enumerate(rows) if row.version == newest)
         version = max(newest, 0)
         if ring.index == source and newest == _FOUNDER:
             self._version = version
-        # A member that has not proved its arithmetic may be ahead. Its state does not count.
-        behind = [row.version != version and index != source for index, row in enumerate(rows)]
+        behind = [row.version < version and index != source for index, row in enumerate(rows)]
         self._follows = [False] * ring.size
         if any(behind):
             self._send_state(ring, source, behind, rows)
@@ -326,6 +330,7 @@ class Steps:
                 self._own_version = self._version
         else:
             self._model.send_state(ring, source, behind[ring.index])
+            self._is_doubtful = self._is_doubtful and not behind[ring.index]
         if behind[ring.index]:
             self._version = max(rows[source].version, 0)
 
@@ -379,6 +384,7 @@ class Steps:
         if self._is_following:
             self._model.follow(self.step)
         else:
+            self._is_doubtful = not self._is_proven
             self._model.apply(self.step)
         self._version = (self.step + 1) * ATTEMPTS
         if not self._change_members([bool(row.leaves) for row in rows], any(row.has_waiting for row in rows)):
@@ -388,8 +394,8 @@ class Steps:
     def _change_members(self, leaves: Sequence[bool], waits: bool) -> bool:
         """Ends the epoch if a member leaves, or a process waits to join. Returns whether it has. A member does not
         leave if only members would be left that have no state, or have not proved their arithmetic."""
-        waits = waits and not any(self._follows)  # a new epoch would end transfers
         ready = [proven and not follows for proven, follows in zip(self._proven, self._follows)]
+        waits = waits and all(ready)  # a new epoch would end transfers and trials
         stay = [it for it, leaving in zip(ready, leaves) if not leaving]
         may_leave = True in stay or not (stay or waits)  # one that is ready stays, or nobody does
         if not waits and not (any(leaves) and may_leave):
@@ -455,12 +461,14 @@ class Steps:
         self._refuse(ring, wrong, f"has other gradients than they for shard 0 of step {self.step}")
         self._proven = [proven or tried for proven, tried in zip(self._proven, self._trial)]
         self._trial, self._is_proven = [], self._proven[ring.index]
+        self._is_doubtful = self._is_doubtful and not self._is_proven
 
     def _encode_row(self) -> list[int]:
         words = [0] * -(-self._shards // _WORD)
         for shard in self._held:
             words[shard // _WORD] |= 1 << shard % _WORD
-        return [self._version, self._is_proven, self._is_blocked, *words]
+        version = _JOINER if self._is_doubtful else self._version
+        return [version, self._is_proven, self._is_blocked, *words]
 
     def _decode_row(self, row: Sequence[int]) -> _Row:
         version, proven, blocked, *words = row

@@ -80,13 +80,13 @@ class Training:
         _arguments.whole("until", until, 0, 1 << 40)
         while True:
             self._steps.prepare()
+            self._steps.finish(until)
             if self._steps.step >= until or self._steps.ended:
                 break
             step = Step(self._steps, until)
             yield step
             if not step.complete:
                 raise errors.bad_argument("gradlane: elastic: iterate over each step to its end")
-        self._steps.finish(until)
 
     def leave(self) -> None:
         """Makes this process leave after the current step; now, if it waits for others to start or to let it join. The

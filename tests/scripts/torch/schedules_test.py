@@ -168,7 +168,7 @@ class Elastic(unittest.TestCase):
         self.nodes[2].start(**self.environment, WRONG="1")
         self.check("digits", self.nodes[:2])
         wait_for(lambda: not self.nodes[2].lives(), "the process ends")
-        self.assertIn("computes other bits for shard 0", self.nodes[2].log())
+        self.assertIn("computes other bits: its gradients of shard 0", self.nodes[2].log())
 
     def test_stopped_daemon(self):
         """Operations in flight fail on all members when a daemon does not answer for some seconds."""

@@ -433,14 +433,14 @@ class Steps:
                                "objects in `state`")
         if ends and hashes:
             wrong = [index for index, row in enumerate(rows) if have[index] and row.state_hash not in hashes]
-            self._refuse(ring, wrong, f"has other weights after step {self.step}")
+            self._refuse(ring, wrong, f"its weights after step {self.step} differ")
 
     def _refuse(self, ring: Ring, wrong: Sequence[int], what: str) -> None:
         """Raises OperationFailed on the members at the positions `wrong`, if any, and RingFailed on others."""
         if ring.index in wrong:
             self._end_epoch("computes other bits", leaving=True)
-            raise errors.error(errors.Code.FAILED, f"gradlane: elastic: this process computes other bits: it {what}; "
-                               "all need the same data, the same type of CPU, versions and number of threads, and no "
+            raise errors.error(errors.Code.FAILED, f"gradlane: elastic: this process computes other bits: {what}; all "
+                               "members need the same data, the same type of CPU, versions and number of threads, and no "
                                "other random numbers than PyTorch's")
         if wrong:
             raise RingFailed("a new member computes other bits")
@@ -458,7 +458,7 @@ class Steps:
             return
         expected = next(row.shard_hash for row in rows if row.has_shard_0)
         wrong = [index for index, tried in enumerate(self._trial) if tried and rows[index].shard_hash != expected]
-        self._refuse(ring, wrong, f"has other gradients than they for shard 0 of step {self.step}")
+        self._refuse(ring, wrong, f"its gradients of shard 0 of step {self.step} differ")
         self._proven = [proven or tried for proven, tried in zip(self._proven, self._trial)]
         self._trial, self._is_proven = [], self._proven[ring.index]
         self._is_doubtful = self._is_doubtful and not self._is_proven

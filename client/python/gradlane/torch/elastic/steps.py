@@ -440,8 +440,8 @@ class Steps:
         if ring.index in wrong:
             self._end_epoch("computes other bits", leaving=True)
             raise errors.error(errors.Code.FAILED, f"gradlane: elastic: this process computes other bits: {what}; all "
-                               "members need the same data, the same type of CPU, versions and number of threads, and no "
-                               "other random numbers than PyTorch's")
+                               "members need the same data, the same type of CPU, versions and number of threads, and "
+                               "no other random numbers than PyTorch's")
         if wrong:
             raise RingFailed("a new member computes other bits")
 

@@ -89,7 +89,9 @@ typedef struct gradlane_options {
   size_t struct_size;  // sizeof(gradlane_options)
   // path of the daemon's socket; NULL: the value of GRADLANE_SOCKET, else the only one found (docs/client.md)
   const char* socket;
-  int rank;        // rank to take; -1: as the environment variable RANK says, or any free one if it is not set
+  // rank to take; -1: as the environment variable RANK says, or any free one if it is not set; GRADLANE_ANY_RANK: any
+  // free one (before release 0.2 as -1)
+  int rank;
   int timeout_ms;  // time limit for connecting while there is no daemon yet; 0: a single attempt; -1: 10 s
   int spin_us;     // time for which waits poll before they sleep; -1: 20 us
   // Time limit of operations that name none (gradlane_how). 0: as in the daemon's configuration (timeouts.operation and
@@ -100,6 +102,8 @@ typedef struct gradlane_options {
   // environment, or `verify` is true in the daemon's configuration
   int verify;
 } gradlane_options;
+
+#define GRADLANE_ANY_RANK (-2)
 
 // All fields at their defaults.
 #define GRADLANE_OPTIONS_INIT \

@@ -86,7 +86,7 @@ static gradlane_code read_settings(const gradlane_options* given, struct setting
   settings->verify = options.verify != 0 || asks;
   const gradlane_code code =
       gl_read_limit(NULL, "gradlane_open", options.operation_timeout_ms, &settings->operation_timeout_ms);
-  return code != GRADLANE_OK ? code : read_rank(&settings->rank);
+  return code != GRADLANE_OK || options.rank == GRADLANE_ANY_RANK ? code : read_rank(&settings->rank);
 }
 
 // Returns whether it helps to try again: the daemon may be starting, ending or busy.

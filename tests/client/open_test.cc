@@ -75,6 +75,14 @@ TEST_F(Open, ExplicitRankBeatsTheEnvironment) {
   EXPECT_EQ(open_at(daemon.path(), kLong, 2), GRADLANE_OK);
 }
 
+TEST_F(Open, AnyRankDoesNotReadTheEnvironment) {
+  FakeDaemon daemon({.rank = 2, .world = 3});
+  for (const char* text : {"0", "nonsense"}) {
+    setenv("RANK", text, 1);
+    EXPECT_EQ(open_at(daemon.path(), kLong, GRADLANE_ANY_RANK), GRADLANE_OK) << gradlane_error(nullptr);
+  }
+}
+
 TEST_F(Open, BadArguments) {
   EXPECT_EQ(gradlane_open(nullptr, nullptr), GRADLANE_BAD_ARGUMENT);
   gradlane_context* gl = nullptr;

@@ -43,6 +43,7 @@ MAY_INCLUDE_WITHIN = {
     "client": {
         "tuner": set(),
         "library": {"tuner"},
+        "nccl": set(),
         "examples": set(),
         "python/gradlane/torch/kernels": set(),
         "python/gradlane/torch/native": set(),

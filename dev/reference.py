@@ -131,6 +131,7 @@ def exit_statuses(rows):
 # The first folder that fits a source file says who reads its variables.
 READERS = (
     ("client/library/", "C library"),
+    ("client/nccl/", "NCCL plug-in"),
     ("client/python/gradlane/torch/", "PyTorch backend"),
     ("client/python/", "Python package"),
     ("compress/", "all"),
@@ -154,7 +155,7 @@ LITERAL = re.compile(r'"([A-Za-z][A-Za-z0-9_]+)(?:=[^"]*)?"')
 
 
 def sources():
-    for folder in ("client/library", "client/python", "compress", "config", "dataplane", "tools"):
+    for folder in ("client/library", "client/nccl", "client/python", "compress", "config", "dataplane", "tools"):
         for file in sorted((ROOT / folder).rglob("*")):
             if file.suffix in (".c", ".cc", ".h", ".py"):
                 yield file.relative_to(ROOT).as_posix(), file

@@ -55,6 +55,7 @@ struct Comm {
   gradlane_context* gl;
   Offer offer;
   unsigned codec_flags;
+  bool is_connected;
   Result failure;
   Request requests[kMostRequests];
 };
@@ -185,12 +186,17 @@ Result connect(void* handles[], int ranks, int rank, void* listen_comm, void** o
   }
   log(kInfo, "node %d of %d: sums by gradlane's daemon, as rank %d, codec %s", rank, ranks, comm->offer.rank,
       comm->offer.text);
+  comm->is_connected = true;
   *out = comm;
   return kSuccess;
 }
 
-// NCCL closes the listening object after connect(). It has become the communicator.
-Result close_listen(void* /*listen_comm*/) { return kSuccess; }
+// After a connect() that succeeded, the listening object has become the communicator.
+Result close_listen(void* listen_comm) {
+  auto* const comm = static_cast<Comm*>(listen_comm);
+  if (comm != nullptr && !comm->is_connected) free_comm(comm);
+  return kSuccess;
+}
 
 // ---- Operations
 

@@ -19,8 +19,10 @@
 //
 // Limits. A daemon's ring must consist of the nodes of the communicator: one rank for each node. A daemon has one
 // stream of operations, and a rank one user. So the first communicator has the daemon until it is destroyed, and others
-// fall back to NCCL's algorithms at the same time, on all nodes alike. On machines with several GPUs, NCCL must choose
-// one GPU as the head of its node, as it does without NVSwitch.
+// fall back to NCCL's algorithms at the same time, on all nodes alike. This also happens if NCCL takes several GPUs of
+// a node as heads, as it may with NVSwitch: each head has its own CollNet communicator. Communicators that share
+// resources (ncclCommSplit() with splitShare) share the CollNet communicator, too, so a program must order their
+// all-reduces alike.
 #include "client/nccl/api.h"
 #include "client/nccl/collnet.h"
 #include "client/nccl/log.h"

@@ -226,6 +226,18 @@ class Codecs(PluginTest):
         arrays = [normal(5000, node) for node in range(2)]
         numpy.testing.assert_array_equal(all_reduce(comms, arrays, MAX)[0], numpy.maximum(*arrays))
 
+    def test_of_old_bytes(self):
+        """NCCL fills its chunks up with bytes of earlier operations. They do not spoil the values before them."""
+        ring = self.ring(2)
+        os.environ["GRADLANE_NCCL_CODEC"] = "fixed:8"
+        comms = self.communicator(ring)
+        arrays = [normal(8192, node) for node in range(2)]
+        for node, array in enumerate(arrays):
+            array[5001:] = numpy.random.default_rng([node]).integers(0, 256, 4 * 3191, "uint8").view("float32")
+            self.assertTrue(numpy.isnan(array).any())
+        for result in all_reduce(comms, arrays):
+            self.assertLessEqual(numpy.abs(result[:5001] - arrays[0][:5001] - arrays[1][:5001]).max(), 2 * 2.0**-8)
+
     def test_that_the_daemons_codec_does_not_count(self):
         comms = self.communicator(self.ring(2, codec="fixed:8"))
         arrays = [normal(5000, node) for node in range(2)]
@@ -255,6 +267,8 @@ class FallBacks(PluginTest):
     def test_without_a_daemon(self):
         ring = self.ring(2)
         self.refused("node 1 of 2 cannot use its daemon: no daemon at", [ring.socket(0), "/tmp/no-such-socket"])
+        _, listener = self.host.listen(ring.socket(0))
+        check("closeListen", self.host.coll.closeListen(pointer(listener)))
         self.communicator(ring)  # nothing is left behind
 
     def test_of_some_nodes(self):

@@ -321,7 +321,7 @@ class FallBacks(PluginTest):
 
     def test_that_nodes_succeed_only_together(self):
         """If one node cannot take part after the handles were exchanged, no node succeeds."""
-        ring = self.ring(2)
+        ring = self.ring(2, timeouts=DEATH_TIMEOUTS)
         pairs = [self.host.listen(ring.socket(node)) for node in range(2)]
         ring.kill(1)
         self.assertEqual(self.host.connect_all([it[0] for it in pairs], [it[1] for it in pairs]), [None, None])

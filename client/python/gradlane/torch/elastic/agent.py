@@ -135,7 +135,9 @@ class Agent:
         self._ask(agreement)
         if agreement.phase is not before[0] and agreement.phase is Phase.COLLECT:
             self._collect_since = time.monotonic()
-        if (agreement.phase, agreement.epoch, agreement.id, len(agreement.reports)) != before:
+        # A process that waits for the start goes back from START to FOLLOW, again and again.
+        waits = before[0] is Phase.START and agreement.phase is Phase.FOLLOW and agreement.epoch == 0
+        if not waits and (agreement.phase, agreement.epoch, agreement.id, len(agreement.reports)) != before:
             return
         if agreement.phase is Phase.COLLECT:
             late = time.monotonic() > self._collect_since + _REPORT_S

@@ -183,7 +183,7 @@ def differences(one: Card, other: Card) -> str:
     """Returns what differs between two cards that must be equal in the cards of all members; "" if nothing does."""
     if one.security != other.security:
         return f"GRADLANE_SECURITY ({one.security or 'none'} and {other.security or 'none'})"
-    return "" if one.kind == other.kind else "the model, or an option of elastic()"
+    return "" if one.kind == other.kind else "model, type of optimizer, shards, codec, seed, or names in state"
 
 
 def is_alive(card: Card, limit_s: float) -> bool:

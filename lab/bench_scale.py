@@ -261,8 +261,10 @@ EXPERIMENT = Experiment(
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--flat", metavar="N", type=int, nargs="*", default=[64, 128, 256], help="members (64 128 256)")
-    parser.add_argument("--groups", metavar="N", type=int, nargs="*", default=[1024, 4096], help="members (1024 4096)")
+    parser.add_argument("--flat", metavar="N", type=int, nargs="*", default=[64, 128, 256],
+                        help="numbers of members, from 16 (64 128 256)")
+    parser.add_argument("--groups", metavar="N", type=int, nargs="*", default=[1024, 4096],
+                        help="numbers of members, squares from 64 (1024 4096)")
     parser.add_argument("--request-us", metavar="US", type=float, default=1e6 * REQUEST_S,
                         help="time of a request of a store (150)")
     parser.add_argument("--stores", metavar="N", type=int, default=1, help="number of stores (1)")
@@ -272,6 +274,8 @@ def main():
     args = parser.parse_args()
     if any(it < 16 for it in args.flat) or any(it < 64 or math.isqrt(it) ** 2 != it for it in args.groups):
         parser.error("--flat takes numbers from 16, and --groups squares from 64")
+    if args.stores < 1 or not 0 < args.request_us < math.inf:
+        parser.error("--stores takes numbers from 1, and --request-us numbers above 0")
     if args.compare:
         print(compare_table())
         return

@@ -334,9 +334,12 @@ static gradlane_code check_encoded(gradlane_context* gl, enum gl_submission_kind
   if (verifies && kind == GL_ALL_REDUCE) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: sums of encoded contributions cannot be verified", name);
   }
-  if (how->residual != NULL || out->staged) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: an encoded contribution has no residual, and needs data in a buffer of gradlane_alloc()", name);
+  if (how->residual != NULL) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: `encoded` and `residual` cannot be used together", name);
+  }
+  if (out->staged) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: an encoded contribution needs data in a buffer of gradlane_alloc()",
+                   name);
   }
   if ((gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT,

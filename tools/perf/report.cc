@@ -81,9 +81,11 @@ void print_perf_row(const PerfSettings& plan, const PerfRow& row) {
   }
   if (row.burst_bytes > 0) fmt::print("#   bursts of {} bytes\n", row.burst_bytes);
   if (row.encoded)
-    fmt::print("#   encoded: {} bytes per float, {} GB/s to encode; {} x the {} us with floats\n",
-               digits(row.encoded->bytes_per_float), digits(row.encoded->encode_gbps),
-               digits(row.time_us / row.encoded->floats_us), digits(row.encoded->floats_us));
+    fmt::print(
+        "#   from encoded contributions, {} bytes per float, encoded at {} GB/s of floats: {} x the {} us from "
+        "floats\n",
+        digits(row.encoded->bytes_per_float), digits(row.encoded->encode_gbps),
+        digits(row.time_us / row.encoded->floats_us), digits(row.encoded->floats_us));
   if (!row.chosen.empty()) fmt::print("#   {} chose {}\n", row.codec, row.chosen);
   std::fflush(stdout);
 }

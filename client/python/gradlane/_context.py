@@ -254,9 +254,10 @@ class Context(Direct):
 
         `array`: float32 or complex64 of any shape, at least one element; it may be read-only. `codec`: one without loss
         ("raw", "pack", "exact") or "fixed:B"; None: the daemon's default. Contributions to sums of fewer than 1024
-        floats, which are exact, are rounded, too. `out`: memory for the result, uint8 of shape (encoded_space(count),)
-        of zeros(), which can be used again and again; None: memory of its own, of exactly nbytes. New memory costs more
-        time than encoding. `timeout`: seconds until encode() fails; None: limit of open() or of the daemon.
+        floats, which are exact, are rounded, too; NaN and Inf are kept. `out`: memory for the result, uint8 of shape
+        (encoded_space(count),) of zeros(), which can be used again and again; None: memory of its own, of exactly
+        nbytes. New memory costs more time than encoding. `timeout`: seconds until encode() fails; None: limit of open()
+        or of the daemon.
 
         Raises BadArgument, OutOfMemory, DaemonGone, and, on this rank only, OperationFailed when the time is over or
         the ring loses a rank: call it again.

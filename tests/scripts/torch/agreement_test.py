@@ -282,11 +282,10 @@ class Search:
         new = {int(it) for it in json.loads(value)}
         old = {int(it) for it in json.loads(before[f"record/{epoch}"])}
         check(not new or new & old, "no member of the new epoch was one of the previous epoch")
-        for it in old - new - process.agreement.excluded:
-            report = json.loads(before.get(f"report/{epoch}/{it}", '["", false]'))
-            check(report[1], f"process {it} is lost: {process.id} has not excluded it")
-        if new:
-            check(new >= process.agreement.joining.keys(), "an admitted process is lost")
+        for it in old - process.agreement.excluded:
+            _, leaves, joining = json.loads(before.get(f"report/{epoch}/{it}", '["", false, []]'))
+            check(leaves or it in new, f"process {it} is lost: {process.id} has not excluded it")
+            check(not new or new >= set(dict(joining)), f"a process is lost that process {it} has admitted")
 
     def _check(self, state):
         """Checks each process of a state against the store."""
@@ -471,6 +470,15 @@ class Eager(Agreement):
             self.phase = Phase.MEMBER
 
 
+class Forgetful(Agreement):
+    """Lets in only processes that it has admitted itself."""
+
+    def answer(self, value):
+        super().answer(value)
+        self.reports = {it: report if it == self.id else report._replace(joining=())
+                        for it, report in self.reports.items()}
+
+
 class Properties(unittest.TestCase):
     def setUp(self):
         gc.disable()  # it would look at all states again and again
@@ -521,6 +529,7 @@ class Properties(unittest.TestCase):
             (Heirs, "no member of the new epoch was one of the previous", (2, 1, True), {"leaves": 1}),
             (Silent, "wait for ever", (2, 2, True), {"failures": 1}),
             (Patient, "wait for ever", (2, 2, True), {"crashes": 1}),
+            (Forgetful, "a process is lost that process 2 has admitted", (3, 2, True), {"failures": 1}),
             (Eager, "is a member, and is not in the record", (2, 1), {}),
         ):
             with self.subTest(kind.__name__):

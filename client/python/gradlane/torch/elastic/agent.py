@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 import time
 from typing import Sequence
 
 from ... import errors
-from .agreement import Agreement, Get, Phase, Request
+from .agreement import Agreement, Get, Phase, Request, parse_report
 from .ring import EpochRing, Ports, differences, is_alive, parse_card, start_ring
 from .steps import CHANGE, LEFT, RingFailed
 from .store import Store, StoreFailed
@@ -22,7 +23,7 @@ _MOST_MISSES = 20  # number of failed connections after which a member forgets a
 _CHECK_S = 0.25  # time between two checks that all members live, until their daemons have connected
 _CONNECT_S = 1.2  # time limit of a connection to a process
 _REPORT_S = 5.0  # time limit of the report of a member that lives
-_TELL_S = 2.0  # time after which a process says that it waits to join
+_TELL_S = 2.0  # time after which a process says that it waits, to join or for the store
 _DEAD_S = 10.0  # time after which a process that waits to join and reaches no member gives up
 _KEYS_S = 10.0  # time limit of the exchange of keys
 
@@ -60,7 +61,8 @@ class Agent:
         self._misses: dict[int, int] = {}  # number of failed connections to them, since the last good one
         self._waits_since = time.monotonic()
         self._seen_at = 0.0  # when this process, while it waits to join, has last reached a member; 0: not tried
-        self._told = False  # whether the process has said that it waits
+        self._told = False  # whether the process has said that it waits to join
+        self._told_silent = False  # the same for the store
         self._thread = threading.Thread(target=self._run, name="gradlane-elastic", daemon=True)
         self._thread.start()
 
@@ -180,14 +182,17 @@ class Agent:
         assert request is not None
         try:
             agreement.answer(self._send(request))
-            self._silent_since = 0.0
+            self._silent_since, self._told_silent = 0.0, False
         except StoreFailed as reason:
             now = time.monotonic()
             # A member needs the store only when the members change, so the time limit begins then.
             self._silent_since = now if agreement.phase is Phase.MEMBER else self._silent_since or now
             if now > self._silent_since + self._store_s:
-                raise errors.error(errors.Code.FAILED, f"gradlane: the store of the training does not answer for "
+                raise errors.error(errors.Code.FAILED, "gradlane: elastic: the store has not answered for "
                                    f"{self._store_s:g} s: {reason}") from None
+            if now > self._silent_since + _TELL_S and not self._told_silent:
+                self._told_silent = True
+                self._say(f"the store does not answer; this process tries for {self._store_s:g} s: {reason}")
             time.sleep(_WATCH_S)
 
     def _send(self, request: Request) -> str | None:
@@ -199,7 +204,9 @@ class Agent:
         """Starts the ring of a new epoch. Ends the epoch if that fails."""
         epoch, ids = agreement.epoch, sorted(agreement.members)
         if ids[0] == agreement.id:
-            self._say(f"epoch {epoch}: {_describe(ids, self._previous - set(ids))}")
+            gone = sorted(self._previous - set(ids))
+            left = [it for it in gone if self._has_left(epoch - 1, it)]
+            self._say(f"epoch {epoch}: {_describe(ids, left, [it for it in gone if it not in left])}")
         self._previous = set(ids)
         self._ports.release()
         for it in ids:
@@ -208,7 +215,7 @@ class Agent:
             ring = start_ring(epoch, [parse_card(agreement.members[it]) for it in ids], ids.index(agreement.id),
                               self._timeout_s, lambda own: self._exchange_keys(epoch, ids, own))
         except RingFailed as reason:
-            self._say(f"epoch {epoch}: {reason}")
+            self._say_failed(epoch, str(reason))
             agreement.report(self._ports.make_card(), self._leaving)
             return
         ring.id, ring.founder = agreement.id, agreement.id <= self._founders
@@ -247,7 +254,7 @@ class Agent:
             ended = not self._hand_over(agreement, ring)
         if ended:
             if self._reason not in ("", CHANGE, LEFT):
-                self._say(f"epoch {ring.epoch} has failed: {self._reason}")
+                self._say_failed(ring.epoch, self._reason)
             ring.abort(self._reason or "another member has ended the epoch")
             agreement.report(self._ports.make_card(), self._leaving)
 
@@ -262,7 +269,7 @@ class Agent:
                     self._condition.notify_all()
                 return True
         except RingFailed as reason:
-            self._say(f"epoch {ring.epoch}: {reason}")
+            self._say_failed(ring.epoch, str(reason))
             return False
         if now < self._looked_at + _CHECK_S:
             return True
@@ -317,11 +324,33 @@ class Agent:
             self._ring.abort(reason)
             self._ring = None
 
+    def _has_left(self, epoch: int, member: int) -> bool:
+        """Returns whether a member has ended its epoch in order to leave."""
+        with contextlib.suppress(StoreFailed):
+            report = self._store.get(f"report/{epoch}/{member}")
+            return report is not None and parse_report(report).leaving
+        return False
+
+    def _say_failed(self, epoch: int, reason: str) -> None:
+        """reason: it names members by their positions, as ranks."""
+        ids = sorted(self._agreement.members)
+
+        def name(match: re.Match[str]) -> str:
+            position = int(match[1])
+            return f"process {ids[position]}" if position < len(ids) else match[0]
+
+        text = re.sub(r"\brank (\d+)\b", name, reason.removeprefix("gradlane: "))
+        self._say(f"epoch {epoch} has failed: {text}")
+
     def _say(self, text: str) -> None:
         print(f"gradlane: elastic: {text}", file=sys.stderr, flush=True)
 
 
-def _describe(ids: Sequence[int], gone: set[int]) -> str:
-    listed = ", ".join(map(str, ids))
-    text = f"1 member, process {listed}" if len(ids) == 1 else f"{len(ids)} members, processes {listed}"
-    return text + (f" (gone: {', '.join(map(str, sorted(gone)))})" if gone else "")
+def _describe(ids: Sequence[int], left: Sequence[int], lost: Sequence[int]) -> str:
+    text = f"1 member, process {ids[0]}" if len(ids) == 1 else f"{len(ids)} members, processes {_list(ids)}"
+    gone = [f"{word}: {_list(them)}" for word, them in (("left", left), ("lost", lost)) if them]
+    return text + (f" ({'; '.join(gone)})" if gone else "")
+
+
+def _list(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))

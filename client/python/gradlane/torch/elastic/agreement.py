@@ -16,6 +16,7 @@ has not left, and is not in the record of epoch E + 1, is expelled. It joins aga
 from __future__ import annotations
 
 import enum
+import itertools
 import json
 from typing import Iterable, NamedTuple, Union
 
@@ -52,10 +53,18 @@ class Phase(enum.Enum):
 
 
 class Report(NamedTuple):
-    """A member's report: its card in the next epoch, and whether it leaves instead."""
+    """A member's report: its card in the next epoch, and whether it leaves instead. joining: ids and cards of the
+    processes that it admits."""
 
     card: str
     leaving: bool
+    joining: tuple[tuple[int, str], ...]
+
+
+def parse_report(text: str) -> Report:
+    """Returns the report from the value of report/E/N."""
+    card, leaving, joining = json.loads(text)
+    return Report(card, leaving, tuple((it, joining_card) for it, joining_card in joining))
 
 
 class Agreement:
@@ -80,7 +89,7 @@ class Agreement:
         self.known: frozenset[int] = frozenset()  # ids that were members in any epoch
         self.reports: dict[int, Report] = {}
         self.excluded: frozenset[int] = frozenset()  # members of `epoch` that the caller does not wait for
-        self.joining: dict[int, str] = {}  # cards of processes that join with the next record, by id
+        self.joining: dict[int, str] = {}  # cards of processes that this member admits to the next epoch, by id
         self.leaving = False
         self.called = False
         self._asked = 0  # in phase START: latest id; in phase COLLECT: index of the next key to get
@@ -99,7 +108,7 @@ class Agreement:
         self.excluded |= frozenset(members)
 
     def admit(self, process: int, card: str) -> None:
-        """Lets a process into the next record that this member proposes. card: value of join/PROCESS."""
+        """Lets a process into the next record, unless this member is excluded. card: value of join/PROCESS."""
         if process not in self.known:
             self.joining[process] = card
 
@@ -128,7 +137,8 @@ class Agreement:
         if self.phase is Phase.MEMBER:
             return Get(f"ended/{self.epoch}")
         if self.phase is Phase.REPORT:
-            return Create(f"report/{self.epoch}/{self.id}", json.dumps(Report(self.card, self.leaving)))
+            report = Report(self.card, self.leaving, tuple(self.joining.items()))
+            return Create(f"report/{self.epoch}/{self.id}", json.dumps(report))
         if self.phase is Phase.CALL:
             return Create(f"ended/{self.epoch}", str(self.id))
         if self.phase is Phase.COLLECT:
@@ -137,8 +147,9 @@ class Agreement:
             return Get([f"record/{self.epoch + 1}", *keys][self._asked])
         if self.phase is Phase.PROPOSE:
             stay = {it: report.card for it, report in self.reports.items() if not report.leaving}
+            join = dict(itertools.chain(*(report.joining for report in self.reports.values())))
             # Nobody has the state of a training whose members have all left.
-            return Create(f"record/{self.epoch + 1}", _record({**stay, **self.joining} if stay else {}))
+            return Create(f"record/{self.epoch + 1}", _record({**join, **stay} if stay else {}))
         return None
 
     def answer(self, value: str | None) -> None:
@@ -155,7 +166,8 @@ class Agreement:
         elif self.phase is Phase.MEMBER:
             self.called = value is not None
         elif self.phase is Phase.REPORT:
-            self.reports = {self.id: Report(self.card, self.leaving)}
+            assert value is not None
+            self.reports = {self.id: parse_report(value)}
             self.phase = Phase.CALL
         elif self.phase is Phase.CALL:
             self._collect()
@@ -217,7 +229,7 @@ class Agreement:
             return
         if value is not None:
             missing = [it for it in self.members if it not in self.reports]
-            self.reports[missing[self._asked - 1]] = Report(*json.loads(value))
+            self.reports[missing[self._asked - 1]] = parse_report(value)
         else:
             self._asked += 1
         self._propose_if_complete()

@@ -210,7 +210,8 @@ def start_ring(epoch: int, cards: Sequence[Card], index: int, timeout_s: float,
     if unlike[index]:
         raise errors.bad_argument("gradlane: elastic: this process and the first member differ in " + unlike[index])
     if any(unlike):
-        raise RingFailed("a process differs in " + next(filter(None, unlike)))
+        rank = next(it for it in range(size) if unlike[it])
+        raise RingFailed(f"rank {rank} and rank 0 differ in {unlike[rank]}")
     if cards[0].security and cards[0].security not in placement.SECURITY:
         raise errors.bad_argument(f"gradlane: GRADLANE_SECURITY is '{cards[0].security}', allowed: none, "
                                   + ", ".join(placement.SECURITY))

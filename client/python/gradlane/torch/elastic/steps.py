@@ -438,12 +438,12 @@ class Steps:
     def _refuse(self, ring: Ring, wrong: Sequence[int], what: str) -> None:
         """Raises OperationFailed on the members at the positions `wrong`, if any, and RingFailed on others."""
         if ring.index in wrong:
-            self._end_epoch("computes other bits", leaving=True)
+            self._end_epoch("this process computes other bits", leaving=True)
             raise errors.error(errors.Code.FAILED, f"gradlane: elastic: this process computes other bits: {what}; all "
                                "members need the same data, the same type of CPU, versions and number of threads, and "
                                "no other random numbers than PyTorch's")
         if wrong:
-            raise RingFailed("a new member computes other bits")
+            raise RingFailed(f"rank {wrong[0]} computes other bits")
 
     def _start_attempt(self, ring: Ring) -> None:
         """Drops the shards of all members, and assigns all shards."""

@@ -28,7 +28,7 @@ from .steps import LEFT, Steps
 from .store import connect, host_of
 
 _STORE_S = 30.0  # how long the store may not answer while the members change
-_MOST_SHARDS = 1024
+_MOST_SHARDS, _MOST_MEMBERS = 1024, 256
 
 
 class Step:
@@ -37,16 +37,18 @@ class Step:
 
     def __init__(self, steps: Steps, until: int) -> None:
         self._steps, self._until = steps, until
+        self._number = 0
         self.complete = False
 
     @property
     def number(self) -> int:
-        """The number of the step, from 0 on. It may grow when the iteration begins, because a process that joins takes
-        over the state of the others."""
-        return self._steps.step
+        """The number of the step, from 0 on. It may grow until the step is complete, because a process whose state is
+        behind takes over the state of the others."""
+        return self._number if self.complete else self._steps.step
 
     def __iter__(self) -> Iterator[int]:
         yield from self._steps.run_step(self._until)
+        self._number = max(self._steps.step - 1, 0)
         self.complete = True
 
 
@@ -146,10 +148,10 @@ def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards:
         raise errors.bad_argument("gradlane: elastic: there is no store: set store=, or GRADLANE_STORE, to "
                                   "tcp://HOST:PORT or etcd://HOST:PORT")
     given = os.environ.get("GRADLANE_NODE_COUNT", "1")
-    if nodes is None and not given.isdecimal():
-        raise errors.bad_argument(f"gradlane: elastic: GRADLANE_NODE_COUNT={given} is no number of "
-                                  "processes")
-    founders = _arguments.whole("nodes", int(given) if nodes is None else nodes, 1, 256)
+    if nodes is None and not (given.isdecimal() and 1 <= int(given) <= _MOST_MEMBERS):
+        raise errors.bad_argument(f"gradlane: elastic: GRADLANE_NODE_COUNT={given} is not a number from 1 to "
+                                  f"{_MOST_MEMBERS}")
+    founders = _arguments.whole("nodes", int(given) if nodes is None else nodes, 1, _MOST_MEMBERS)
     job = os.environ.get("GRADLANE_TRAINING", "training") if name is None else name
     timeout_s = _arguments.seconds("timeout", timeout)
     gradients = Gradients(model, optimizer, state or {}, shards, _parse_codec(codec), seed)

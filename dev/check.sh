@@ -13,6 +13,10 @@ dev/mutants.py --check || failed=1
 dev/check_prose.py || failed=1
 # Results on pages are those of the samples in docs/results/data.
 PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -P -m lab.results.pages || failed=1
+# dpkg-gensymbols compares the names with those of the built library, but only when packages are built.
+diff <(sed -n 's/^    \(gradlane_[a-z_]*\);$/\1/p' client/gradlane.map | sort) \
+  <(sed -n 's/^ \(gradlane_[a-z_]*\)@.*/\1/p' debian/libgradlane0.symbols) ||
+  { echo "dev/check.sh: client/gradlane.map and debian/libgradlane0.symbols have other names" >&2; failed=1; }
 # codespell takes these for misspelt: names in the code, and words that tests misspell on purpose.
 ignored=kinf,kno,inflight,keep-alives,ect,nin,fixe,fxed,lamda,nd
 git ls-files -z -- ':!tests/fuzz/corpus' ':!tests/compress/golden' ':!docs/results' ':!*.abi' ':!*.npy' ':!*.png' |

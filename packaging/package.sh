@@ -69,7 +69,7 @@ rm -rf "$unpacked"
 for package in gradlane libgradlane0; do dpkg-deb -x "$out/first/${package}_${version}_amd64.deb" "$unpacked"; done
 # The library has no further calls that could be fortified.
 hardening-check --color --nocfprotection "$unpacked"/usr/bin/gradlane "$unpacked"/usr/bin/gradlaned
-hardening-check --color --nocfprotection "$unpacked"/usr/lib/*/libgradlane.so.0
+hardening-check --color --nocfprotection "$unpacked"/usr/lib/*/{libgradlane.so.0,gradlane/libnccl-net-gradlane.so}
 
 step "interface"
 packaging/deb/interface.sh

@@ -30,7 +30,8 @@ step "a fresh virtual environment"
 /usr/bin/python3 -m venv "$scratch/venv"
 "$scratch/venv/bin/pip" install --quiet -c dev/pip_versions.txt "$wheel" "$(grep torch dev/pytorch.txt)"
 /usr/bin/python3 tests/scripts/build/hardening_test.py \
-  "$scratch"/venv/lib/python3*/site-packages/gradlane/{bin/gradlane,bin/gradlaned,lib/libgradlane.so.0}
+  "$scratch"/venv/lib/python3*/site-packages/gradlane/{bin/gradlane,bin/gradlaned,lib/libgradlane.so.0} \
+  "$scratch"/venv/lib/python3*/site-packages/gradlane/lib/libnccl-net-gradlane.so
 cat >"$scratch/train.py" <<'PYTHON'
 import torch
 torch.distributed.init_process_group("gradlane")

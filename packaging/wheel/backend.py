@@ -25,7 +25,8 @@ import mesonpy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = "build-static"
-TARGETS = ("tools/gradlane", "tools/gradlaned", "client/libgradlane.so.0")
+TARGETS = ("tools/gradlane", "tools/gradlaned", "client/libgradlane.so.0",
+           "client/nccl/libnccl-net-gradlane.so")
 
 
 def get_requires_for_build_wheel(config_settings=None):

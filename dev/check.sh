@@ -14,8 +14,8 @@ dev/check_prose.py || failed=1
 # Results on pages are those of the samples in docs/results/data.
 PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -P -m lab.results.pages || failed=1
 # dpkg-gensymbols compares the names with those of the built library, but only when packages are built.
-diff <(sed -n 's/^    \(gradlane_[a-z_]*\);$/\1/p' client/gradlane.map | sort) \
-  <(sed -n 's/^ \(gradlane_[a-z_]*\)@.*/\1/p' debian/libgradlane0.symbols) ||
+diff <(sed -n 's/^    \(gradlane_[a-z0-9_]*\);$/\1/p' client/gradlane.map | LC_ALL=C sort) \
+  <(sed -n 's/^ \(gradlane_[a-z0-9_]*\)@.*/\1/p' debian/libgradlane0.symbols | LC_ALL=C sort) ||
   { echo "dev/check.sh: client/gradlane.map and debian/libgradlane0.symbols have other names" >&2; failed=1; }
 # codespell takes these for misspelt: names in the code, and words that tests misspell on purpose.
 ignored=kinf,kno,inflight,keep-alives,ect,nin,fixe,fxed,lamda,nd

@@ -78,11 +78,6 @@ def check(holds, text):
         raise Violation(text)
 
 
-def forget(agreement, process):
-    """Does what an agent does if a process that waits to join has died."""
-    del agreement.joining[process]
-
-
 class Search:
     """All states that some processes can reach.
 
@@ -242,11 +237,12 @@ class Search:
             expected = process.agreement.called or any(
                 gone >> owners[it] & 1 or f"report/{epoch}/{it}" in contents for it in process.members)
             yield self.kind.report, (card,), 0 if expected else ONE["failures"]
+            yield self.kind.report, (card, False, False), ONE["failures"]  # daemons have not connected
             yield self.kind.report, (card, True), ONE["leaves"]
             for it, owner in owners.items():
                 if it in joining:
                     if gone >> owner & 1:
-                        yield forget, (it,), 0
+                        yield self.kind.forget, (it,), 0
                 elif not gone >> owner & 1 and it not in process.agreement.known:
                     yield self.kind.admit, (it, f"{owner}"), 0
         elif process.phase in (Phase.CALL, Phase.COLLECT):
@@ -282,10 +278,16 @@ class Search:
         new = {int(it) for it in json.loads(value)}
         old = {int(it) for it in json.loads(before[f"record/{epoch}"])}
         check(not new or new & old, "no member of the new epoch was one of the previous epoch")
-        for it in old - process.agreement.excluded:
-            _, leaves, joining = json.loads(before.get(f"report/{epoch}/{it}", '["", false, []]'))
-            check(leaves or it in new, f"process {it} is lost: {process.id} has not excluded it")
-            check(not new or new >= set(dict(joining)), f"a process is lost that process {it} has admitted")
+        reports = {it: json.loads(before[f"report/{epoch}/{it}"]) for it in old if f"report/{epoch}/{it}" in before}
+        # If no daemon has connected, processes that were no members before may be dropped.
+        dropped = set() if any(connected for _, _, connected, _ in reports.values()) or len(reports) < len(old) else (
+            old - {int(it) for it in json.loads(before.get(f"record/{epoch - 1}", "{}"))})
+        for it in old - process.agreement.excluded - dropped:
+            check(it in reports and reports[it][1] or it in new, f"process {it} is lost: {process.id} has not excluded it")
+        staying = [dict(reports[it][3]) for it in new & old]
+        check(all(it in joining for it in new - old for joining in staying), "a process joins that not all have admitted")
+        if new:
+            check(new >= set.intersection(*map(set, staying)), "a process is lost that all have admitted")
 
     def _check(self, state):
         """Checks each process of a state against the store."""
@@ -320,7 +322,7 @@ class Search:
         gone = self._gone(state)
         for index in indices:
             if not gone >> index & 1:
-                key = own[index], store, gone
+                key = own[index], store, gone, self._have_admitted(own, store, gone)
                 if key not in self._fair:
                     self._fair[key] = self._find_fair_move(index, *key)
                 own[index], written = self._fair[key]
@@ -330,12 +332,18 @@ class Search:
                     gone |= 1 << index
         return *own, store, late, faults
 
-    def _find_fair_move(self, index, number, store, gone):
+    def _have_admitted(self, own, store, gone):
+        """Returns whether all members of the latest epoch have admitted the same process, so that they end the epoch."""
+        owners = self._owners[store]
+        members = [self.processes[own[owners[it]]] for it in self._members[store] if not gone >> owners[it] & 1]
+        return (all(it.phase is Phase.MEMBER and it.epoch == self._latest[store] for it in members) and bool(
+            members and set.intersection(*(set(it.agreement.joining) for it in members))))
+
+    def _find_fair_move(self, index, number, store, gone, ends):
         process, owners = self.processes[number], self._owners[store]
         agreement = process.agreement
         # A member does not know that others have reported, unless it is called. It knows whether others run.
-        reports = (agreement.called or any(gone >> owners[it] & 1 for it in agreement.members)
-                   or any(not gone >> owners[it] & 1 for it in agreement.joining))
+        reports = ends or agreement.called or any(gone >> owners[it] & 1 for it in agreement.members)
         for event, arguments, cost in self._list_events(process, index, store, gone):
             if reports if event is self.kind.report else not cost:
                 return self._change(number, event, *arguments), store
@@ -471,12 +479,20 @@ class Eager(Agreement):
 
 
 class Forgetful(Agreement):
-    """Lets in only processes that it has admitted itself."""
+    """Lets nobody in."""
 
     def answer(self, value):
         super().answer(value)
-        self.reports = {it: report if it == self.id else report._replace(joining=())
-                        for it, report in self.reports.items()}
+        self.reports = {it: report._replace(joining=()) for it, report in self.reports.items()}
+
+
+class Generous(Agreement):
+    """Lets in each process that it has admitted itself."""
+
+    def answer(self, value):
+        super().answer(value)
+        own = tuple(self.joining.items())
+        self.reports = {it: report._replace(joining=own) for it, report in self.reports.items()}
 
 
 class Properties(unittest.TestCase):
@@ -529,7 +545,8 @@ class Properties(unittest.TestCase):
             (Heirs, "no member of the new epoch was one of the previous", (2, 1, True), {"leaves": 1}),
             (Silent, "wait for ever", (2, 2, True), {"failures": 1}),
             (Patient, "wait for ever", (2, 2, True), {"crashes": 1}),
-            (Forgetful, "a process is lost that process 2 has admitted", (3, 2, True), {"failures": 1}),
+            (Forgetful, "a process is lost that all have admitted", (3, 2, True), {"failures": 1}),
+            (Generous, "joins that not all have admitted", (3, 2, True), {"failures": 1}),
             (Eager, "is a member, and is not in the record", (2, 1), {}),
         ):
             with self.subTest(kind.__name__):

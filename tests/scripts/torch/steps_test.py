@@ -42,7 +42,7 @@ TIMEOUT_S = 3.0  # time limit of an operation
 REPORT_S = 5.0  # _REPORT_S of the agent; shorter in some schedules, so that slow members are expelled
 LOOK_S = 0.1  # _LOOK_S of the agent
 DISTURBED_S = 12.0  # nothing fails after this time
-ADMIT_S = 10.0  # a process waits no longer for its admission when nothing fails
+ADMIT_S = 20.0  # a process waits no longer for its admission when nothing fails; a pause takes 10 s of that
 LIMIT_S = 300.0  # a process that still runs at this time hangs
 
 
@@ -337,7 +337,7 @@ class SimulatedPorts:
 
     def make_card(self):
         world = self.process.world
-        return json.dumps(Card("", "", "", 0, 0, self.process.number, "", str(next(world.nonces))))
+        return json.dumps(Card("", "", f"host{self.process.number}", 0, 0, self.process.number, "", str(next(world.nonces))))
 
     def release(self):
         pass
@@ -992,7 +992,7 @@ class Expelled(unittest.TestCase):
             return [rows[-1]]
 
         ring = types.SimpleNamespace(index=0, size=1, id=1, founder=True, gather=gather, sum=lambda own: own)
-        membership = types.SimpleNamespace(ring=lambda: ring, end_epoch=lambda *reason: None, has_waiting=lambda: False)
+        membership = types.SimpleNamespace(ring=lambda: ring, end_epoch=lambda *reason: None, waiting=lambda: 0)
         model = unittest.mock.Mock(**{"magnitudes.return_value": [], "add_shard.return_value": 0,
                                       "state_hash.return_value": 0})
         steps = Steps(membership, model, 1)

@@ -7,10 +7,10 @@ import re
 import sys
 import threading
 import time
-from typing import Sequence
+from typing import Iterable, Sequence
 
 from ... import errors
-from .agreement import Agreement, Get, Phase, Request, parse_report
+from .agreement import MOST_MEMBERS, Agreement, Get, Phase, Request, parse_report
 from .ring import EpochRing, Ports, differences, is_alive, parse_card, start_ring
 from .steps import CHANGE, LEFT, RingFailed
 from .store import Store, StoreFailed
@@ -26,6 +26,8 @@ _REPORT_S = 5.0  # time limit of the report of a member that lives
 _TELL_S = 2.0  # time after which a process says that it waits, to join or for the store
 _DEAD_S = 10.0  # time after which a process that waits to join and reaches no member gives up
 _KEYS_S = 10.0  # time limit of the exchange of keys
+_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 600.0  # how long no process of a host may join after its daemon did not connect
+_BITS = 62  # number of bits of waiting()
 
 
 class Agent:
@@ -46,7 +48,7 @@ class Agent:
         self._ended_epoch = 0  # latest epoch that the caller has ended
         self._reason = ""
         self._leaving = False  # whether the caller leaves the training
-        self._waiting: set[int] = set()  # processes that wait to join
+        self._waiting = 0  # result of waiting()
         self._error: Exception | None = None
         self._stopped = False  # whether the agent's thread has ended its work
         # ---- Only the agent's thread uses these
@@ -56,13 +58,16 @@ class Agent:
         self._silent_since = 0.0  # time since which the store does not answer; 0: it answers
         self._collect_since = 0.0  # time since which this member waits for reports
         self._next_join, self._looked_at = 1, 0.0
-        self._previous: set[int] = set()  # ids of the members of the epoch before
+        self._members: dict[int, str] = {}  # cards of the members of the latest epoch that was installed
+        self._new: frozenset[int] = frozenset()  # those of them that were no members in the epoch before
+        self._connected = False  # whether all daemons of that epoch have connected
+        self._pauses: dict[str, tuple[float, float]] = {}  # by host: until when no process may join, and the pause
         self._candidates: dict[int, str] = {}  # cards of processes that have asked to join
         self._misses: dict[int, int] = {}  # number of failed connections to them, since the last good one
         self._waits_since = time.monotonic()
         self._seen_at = 0.0  # when this process, while it waits to join, has last reached a member; 0: not tried
         self._told = False  # whether the process has said that it waits to join
-        self._told_silent = False  # the same for the store
+        self._told_silent = False  # whether it has said that the store does not answer
         self._thread = threading.Thread(target=self._run, name="gradlane-elastic", daemon=True)
         self._thread.start()
 
@@ -85,13 +90,15 @@ class Agent:
         training."""
         with self._condition:
             self._ended_epoch = self._taken_epoch
-            self._reason = self._reason or reason
+            if self._latest is None or self._latest.epoch == self._taken_epoch:
+                self._reason = self._reason or reason
             self._leaving = self._leaving or leaving
             self._condition.notify_all()
 
-    def has_waiting(self) -> bool:
-        """Returns whether a process waits to join."""
-        return bool(self._waiting)
+    def waiting(self) -> int:
+        """Returns a bit for each process that waits to join and that this one can reach. Several processes may share a
+        bit. If all members have a bit, a new epoch would let a process in."""
+        return self._waiting
 
     def close(self) -> None:
         """Leaves the training. Waits until this process has reported that."""
@@ -120,10 +127,11 @@ class Agent:
         agreement = self._agreement
         self._ports.accept()
         if agreement.phase is Phase.EXPELLED:
-            self._say(f"process {agreement.id} was expelled, because it did not answer; it joins again")
+            self._say(f"process {agreement.id} was expelled, because it did not answer, or its daemon did not connect "
+                      "to the others; it joins again")
             self._drop_ring("this process was expelled")
             self._agreement = Agreement(self._ports.make_card(), self._founders)
-            self._next_join, self._waiting, self._candidates, self._misses = 1, set(), {}, {}
+            self._next_join, self._waiting, self._candidates, self._misses, self._members = 1, 0, {}, {}, {}
             self._waits_since, self._seen_at, self._told = time.monotonic(), 0.0, False
         elif agreement.phase is not Phase.MEMBER:
             self._follow(agreement)
@@ -142,7 +150,10 @@ class Agent:
         if not waits and (agreement.phase, agreement.epoch, agreement.id, len(agreement.reports)) != before:
             return
         if agreement.phase is Phase.COLLECT:
-            late = time.monotonic() > self._collect_since + _REPORT_S
+            if self._silent_since > 0:  # others cannot report either
+                self._collect_since = time.monotonic()
+            # The checks of members that have died take time, so the other reports may not have been read yet.
+            late = agreement.has_asked_all and time.monotonic() > self._collect_since + _REPORT_S
             agreement.exclude(it for it in agreement.awaited if late or not self._is_alive(agreement.members[it]))
         if self._leaving:
             agreement.withdraw()
@@ -180,13 +191,14 @@ class Agent:
         """Sends the agreement's request to the store. Raises OperationFailed if it has not answered for store_s."""
         request = agreement.request()
         assert request is not None
+        asked = time.monotonic()
         try:
             agreement.answer(self._send(request))
             self._silent_since, self._told_silent = 0.0, False
         except StoreFailed as reason:
             now = time.monotonic()
             # A member needs the store only when the members change, so the time limit begins then.
-            self._silent_since = now if agreement.phase is Phase.MEMBER else self._silent_since or now
+            self._silent_since = now if agreement.phase is Phase.MEMBER else self._silent_since or asked
             if now > self._silent_since + self._store_s:
                 raise errors.error(errors.Code.FAILED, "gradlane: elastic: the store has not answered for "
                                    f"{self._store_s:g} s: {reason}") from None
@@ -203,23 +215,55 @@ class Agent:
     def _install(self, agreement: Agreement) -> None:
         """Starts the ring of a new epoch. Ends the epoch if that fails."""
         epoch, ids = agreement.epoch, sorted(agreement.members)
-        if ids[0] == agreement.id:
-            gone = sorted(self._previous - set(ids))
-            left = [it for it in gone if self._has_left(epoch - 1, it)]
-            self._say(f"epoch {epoch}: {_describe(ids, left, [it for it in gone if it not in left])}")
-        self._previous = set(ids)
+        gone = {it: card for it, card in sorted(self._members.items()) if it not in ids}
+        if not self._connected:
+            self._pause_joining(card for it, card in gone.items() if it in self._new)
+        self._members, self._new = agreement.members, frozenset(ids) - agreement.previous
+        self._connected = False
+        self._set_waiting(agreement)
         self._ports.release()
-        for it in ids:
-            self._waiting.discard(it)
         try:
             ring = start_ring(epoch, [parse_card(agreement.members[it]) for it in ids], ids.index(agreement.id),
                               self._timeout_s, lambda own: self._exchange_keys(epoch, ids, own))
         except RingFailed as reason:
             self._say_failed(epoch, str(reason))
-            agreement.report(self._ports.make_card(), self._leaving)
+            agreement.report(self._ports.make_card(), self._leaving, False)
             return
         ring.id, ring.founder = agreement.id, agreement.id <= self._founders
         self._ring, self._looked_at = ring, time.monotonic()
+        if ids[0] == agreement.id:
+            left = self._ask_who_left(epoch - 1, gone)
+            self._say(f"epoch {epoch}: {_describe(ids, left, [it for it in gone if it not in left])}")
+
+    def _ask_who_left(self, epoch: int, gone: Iterable[int]) -> list[int]:
+        """Returns those of the processes that have ended their epoch in order to leave, if the store answers."""
+        left = []
+        with contextlib.suppress(StoreFailed):
+            for it in gone:
+                report = self._store.get(f"report/{epoch}/{it}")
+                if report is not None and parse_report(report).leaving:
+                    left.append(it)
+        return left
+
+    def _pause_joining(self, cards: Iterable[str]) -> None:
+        """Lets no process of the hosts of these cards join for a while, if the processes live. Their daemons have not
+        connected, and others would wait for them again."""
+        for card in cards:
+            host = parse_card(card).route
+            if self._is_alive(card):
+                pause_s = min(max(_PAUSE_S, 2 * self._pauses.get(host, (0, 0))[1]), _LONGEST_PAUSE_S)
+                self._pauses[host] = time.monotonic() + pause_s, pause_s
+
+    def _is_paused(self, card: str) -> bool:
+        with contextlib.suppress(ValueError):
+            return time.monotonic() < self._pauses.get(parse_card(card).route, (0, 0))[0]
+        return False
+
+    def _set_waiting(self, agreement: Agreement) -> None:
+        bits = 0
+        for it in agreement.joining if len(agreement.members) < MOST_MEMBERS else ():
+            bits |= 1 << it % _BITS
+        self._waiting = bits
 
     def _exchange_keys(self, epoch: int, ids: Sequence[int], own: str) -> list[str]:
         """Returns the public keys of the daemons of all members. Raises RingFailed."""
@@ -253,10 +297,12 @@ class Agent:
         elif not ended:
             ended = not self._hand_over(agreement, ring)
         if ended:
-            if self._reason not in ("", CHANGE, LEFT):
-                self._say_failed(ring.epoch, self._reason)
-            ring.abort(self._reason or "another member has ended the epoch")
-            agreement.report(self._ports.make_card(), self._leaving)
+            with self._condition:
+                reason, self._reason = self._reason if self._ended_epoch >= ring.epoch else "", ""
+            if reason not in ("", CHANGE, LEFT):
+                self._say_failed(ring.epoch, reason)
+            ring.abort(reason or "another member has ended the epoch")
+            agreement.report(self._ports.make_card(), self._leaving, self._connected)
 
     def _hand_over(self, agreement: Agreement, ring: EpochRing) -> bool:
         """Makes the ring the latest as soon as all daemons have connected. Returns False if a member has died before
@@ -264,6 +310,7 @@ class Agent:
         now = time.monotonic()
         try:
             if ring.is_ready():
+                self._connected = True
                 with self._condition:
                     self._latest, self._reason = ring, ""
                     self._condition.notify_all()
@@ -274,7 +321,11 @@ class Agent:
         if now < self._looked_at + _CHECK_S:
             return True
         self._looked_at = now
-        return all(it == agreement.id or self._is_alive(card) for it, card in agreement.members.items())
+        for it, card in agreement.members.items():
+            if it != agreement.id and not self._is_alive(card):
+                self._say_failed(ring.epoch, f"process {it} cannot be reached")
+                return False
+        return True
 
     def _look_for_joining(self, agreement: Agreement) -> None:
         """Looks for processes that wait to join. A process that it cannot reach may live, so it tries again later."""
@@ -291,16 +342,17 @@ class Agent:
         for it, card in list(self._candidates.items()):
             if it in agreement.known:
                 del self._candidates[it]
+            elif self._is_paused(card):
+                agreement.forget(it)
             elif self._may_join(agreement, card):
                 agreement.admit(it, card)
-                self._waiting.add(it)
                 self._misses[it] = 0
             else:
-                agreement.joining.pop(it, None)
-                self._waiting.discard(it)
+                agreement.forget(it)
                 self._misses[it] = self._misses.get(it, 0) + 1
                 if self._misses[it] == _MOST_MISSES:
                     del self._candidates[it]
+        self._set_waiting(agreement)
 
     def _may_join(self, agreement: Agreement, card: str) -> bool:
         try:
@@ -323,13 +375,6 @@ class Agent:
         if self._ring is not None:
             self._ring.abort(reason)
             self._ring = None
-
-    def _has_left(self, epoch: int, member: int) -> bool:
-        """Returns whether a member has ended its epoch in order to leave."""
-        with contextlib.suppress(StoreFailed):
-            report = self._store.get(f"report/{epoch}/{member}")
-            return report is not None and parse_report(report).leaving
-        return False
 
     def _say_failed(self, epoch: int, reason: str) -> None:
         """reason: it names members by their positions, as ranks."""

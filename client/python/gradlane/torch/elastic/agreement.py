@@ -8,17 +8,22 @@ The store holds four kinds of keys. Each is created once and never changes:
     ended/E      at least one member of epoch E has reported, so all others must report, too
 
 A member that cannot go on in epoch E creates its report, and waits for the reports of the others. It then proposes a
-record of epoch E + 1 with the members that have reported. If several members propose, the store keeps the first record,
-and all follow that. So an epoch has one membership, whatever members believe about each other. A member of epoch E that
-has not left, and is not in the record of epoch E + 1, is expelled. It joins again with a new id.
+record of epoch E + 1 with the members that have reported, and the processes that all of these admit. If several members
+propose, the store keeps the first record, and all follow that. So an epoch has one membership, whatever members believe
+about each other. A member of epoch E that has not left, and is not in the record of epoch E + 1, is expelled. It joins
+again with a new id.
+
+If all have reported, and their daemons have not even connected, a firewall may drop the packets of a new member. Epoch
+E + 1 then has only those that were members before epoch E, if there are any.
 """
 
 from __future__ import annotations
 
 import enum
-import itertools
 import json
 from typing import Iterable, NamedTuple, Union
+
+MOST_MEMBERS = 256  # of an epoch
 
 
 class Get(NamedTuple):
@@ -53,18 +58,19 @@ class Phase(enum.Enum):
 
 
 class Report(NamedTuple):
-    """A member's report: its card in the next epoch, and whether it leaves instead. joining: ids and cards of the
-    processes that it admits."""
+    """A member's report: its card in the next epoch, and whether it leaves instead. connected: whether all daemons of
+    its epoch had connected. joining: ids and cards of the processes that it admits."""
 
     card: str
     leaving: bool
+    connected: bool
     joining: tuple[tuple[int, str], ...]
 
 
 def parse_report(text: str) -> Report:
     """Returns the report from the value of report/E/N."""
-    card, leaving, joining = json.loads(text)
-    return Report(card, leaving, tuple((it, joining_card) for it, joining_card in joining))
+    card, leaving, connected, joining = json.loads(text)
+    return Report(card, leaving, connected, tuple((it, joining_card) for it, joining_card in joining))
 
 
 class Agreement:
@@ -77,7 +83,7 @@ class Agreement:
     card: text about this process that the others need, such as its address. No other process has the same.
     founders: number of processes that start the training; these have the ids 1 to `founders`.
 
-    `members` are the cards of the members of `epoch`, by id.
+    `members` are the cards of the members of `epoch`, by id. `previous` are the ids of the epoch before.
     """
 
     def __init__(self, card: str, founders: int) -> None:
@@ -86,21 +92,23 @@ class Agreement:
         self.id = 1  # in phase JOIN: the id that the process asks for
         self.epoch = 0
         self.members: dict[int, str] = {}
+        self.previous: frozenset[int] = frozenset()
         self.known: frozenset[int] = frozenset()  # ids that were members in any epoch
         self.reports: dict[int, Report] = {}
         self.excluded: frozenset[int] = frozenset()  # members of `epoch` that the caller does not wait for
         self.joining: dict[int, str] = {}  # cards of processes that this member admits to the next epoch, by id
         self.leaving = False
+        self.connected = False
         self.called = False
         self._asked = 0  # in phase START: latest id; in phase COLLECT: index of the next key to get
 
     # ---- Events
 
-    def report(self, card: str, leaving: bool = False) -> None:
+    def report(self, card: str, leaving: bool = False, connected: bool = True) -> None:
         """Ends this member's epoch. It must not start operations of the epoch any more. card: its next card. leaving:
-        it leaves the training instead."""
+        it leaves the training instead. connected: whether all daemons of the epoch had connected."""
         assert self.phase is Phase.MEMBER
-        self.card, self.leaving = card, leaving
+        self.card, self.leaving, self.connected = card, leaving, connected
         self.phase = Phase.REPORT
 
     def exclude(self, members: Iterable[int]) -> None:
@@ -108,9 +116,13 @@ class Agreement:
         self.excluded |= frozenset(members)
 
     def admit(self, process: int, card: str) -> None:
-        """Lets a process into the next record, unless this member is excluded. card: value of join/PROCESS."""
+        """Lets a process into the next record, if all other members do. card: value of join/PROCESS."""
         if process not in self.known:
             self.joining[process] = card
+
+    def forget(self, process: int) -> None:
+        """Takes admit() back."""
+        self.joining.pop(process, None)
 
     def withdraw(self) -> None:
         """Ends the state machine, unless the process is a member."""
@@ -121,6 +133,11 @@ class Agreement:
     def awaited(self) -> list[int]:
         """The members of `epoch` that have not reported, and are not excluded."""
         return [it for it in self.members if it not in self.reports and it not in self.excluded]
+
+    @property
+    def has_asked_all(self) -> bool:
+        """In phase COLLECT: whether this round has asked for all reports that are missing."""
+        return self._asked > len(self.members) - len(self.reports)
 
     # ---- Requests
 
@@ -137,7 +154,7 @@ class Agreement:
         if self.phase is Phase.MEMBER:
             return Get(f"ended/{self.epoch}")
         if self.phase is Phase.REPORT:
-            report = Report(self.card, self.leaving, tuple(self.joining.items()))
+            report = Report(self.card, self.leaving, self.connected, tuple(self.joining.items()))
             return Create(f"report/{self.epoch}/{self.id}", json.dumps(report))
         if self.phase is Phase.CALL:
             return Create(f"ended/{self.epoch}", str(self.id))
@@ -146,10 +163,7 @@ class Agreement:
             self._asked %= len(keys) + 1
             return Get([f"record/{self.epoch + 1}", *keys][self._asked])
         if self.phase is Phase.PROPOSE:
-            stay = {it: report.card for it, report in self.reports.items() if not report.leaving}
-            join = dict(itertools.chain(*(report.joining for report in self.reports.values())))
-            # Nobody has the state of a training whose members have all left.
-            return Create(f"record/{self.epoch + 1}", _record({**join, **stay} if stay else {}))
+            return Create(f"record/{self.epoch + 1}", _record(self._next_members()))
         return None
 
     def answer(self, value: str | None) -> None:
@@ -179,6 +193,16 @@ class Agreement:
 
     # ---- Private
 
+    def _next_members(self) -> dict[int, str]:
+        stay = {it: report.card for it, report in self.reports.items() if not report.leaving}
+        if not stay:
+            return {}  # nobody has the state of a training whose members have all left
+        if len(stay) == len(self.members) and not any(self.reports[it].connected for it in stay):
+            stay = {it: card for it, card in stay.items() if it in self.previous} or stay
+        admitted = [dict(self.reports[it].joining) for it in stay]
+        join = sorted(it for it in admitted[0] if all(it in others for others in admitted))
+        return {**stay, **{it: admitted[0][it] for it in join[:MOST_MEMBERS - len(stay)]}}
+
     def _start(self, value: str | None) -> None:
         if self._asked == self.founders:
             assert value is not None
@@ -205,6 +229,7 @@ class Agreement:
     def _install(self, record: str) -> None:
         """Moves to the next epoch, which has this record, and looks for a newer record."""
         self.epoch += 1
+        self.previous = frozenset(self.members)
         self.members = {int(it): card for it, card in json.loads(record).items()}
         self.known |= frozenset(self.members)
         self.reports, self.excluded, self.called = {}, frozenset(), False

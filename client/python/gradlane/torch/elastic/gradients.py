@@ -101,7 +101,8 @@ class Gradients:
         self._own_scales: tuple[list[int], list[int]] | None = None  # exponents and peaks of this member's own state
         described = [(name, tuple(it.shape), str(it.dtype)) for name, it in zip(self._names, self._parameters)]
         buffers = [(tuple(it.shape), str(it.dtype)) for it in self._buffers()]
-        kind = repr((shards, bits, seed, type(optimizer).__name__, sorted(others), described, buffers))
+        kind = repr((self._library.gradlane_version(), shards, bits, seed, type(optimizer).__name__, sorted(others),
+                     described, buffers))
         self.kind = hashlib.blake2b(kind.encode(), digest_size=8).hexdigest()  # equal on all members
 
     # ---- One step

@@ -183,7 +183,11 @@ def differences(one: Card, other: Card) -> str:
     """Returns what differs between two cards that must be equal in the cards of all members; "" if nothing does."""
     if one.security != other.security:
         return f"GRADLANE_SECURITY ({one.security or 'none'} and {other.security or 'none'})"
-    return "" if one.kind == other.kind else "model, type of optimizer, shards, codec, seed, or names in state"
+    if (":" in one.route) != (":" in other.route):
+        return f"address family ({one.route} and {other.route})"
+    if one.kind != other.kind:
+        return "model, type of optimizer, shards, codec, seed, names in state, or version of gradlane"
+    return ""
 
 
 def is_alive(card: Card, limit_s: float) -> bool:

@@ -19,6 +19,8 @@ has changed counts for nothing.
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Callable, Iterator, Mapping, NamedTuple, Protocol, Sequence
 
 from ... import errors
@@ -62,8 +64,9 @@ class Membership(Protocol):
     def end_epoch(self, reason: str, leaving: bool = False) -> None:
         """Ends this process's epoch. leaving: this process leaves the training."""
 
-    def has_waiting(self) -> bool:
-        """Returns whether a process waits to join."""
+    def waiting(self) -> int:
+        """Returns a bit, of the lowest 62, for each process that waits to join and that this one can reach. If all
+        members have a bit, a new epoch would let a process in."""
 
 
 class Model(Protocol):
@@ -133,12 +136,12 @@ class _Row(NamedTuple):
 class _StepRow(NamedTuple):
     """This tells the others about a member before they add their shards.
 
-    has_waiting: whether a process waits to join. leaves: whether the member leaves after this step. shard_hash: hash of
-    shard 0 in a trial. state_hash: 0 while it follows. finished: as _GOES_ON. follows: whether it waits for a state.
+    waiting: as waiting() of Membership. leaves: whether the member leaves after this step. shard_hash: hash of shard 0
+    in a trial. state_hash: 0 while it follows. finished: as _GOES_ON. follows: whether it waits for a state.
     magnitudes: for check().
     """
 
-    has_waiting: int
+    waiting: int
     leaves: int
     has_shard_0: int
     shard_hash: int
@@ -387,7 +390,8 @@ class Steps:
             self._is_doubtful = not self._is_proven
             self._model.apply(self.step)
         self._version = (self.step + 1) * ATTEMPTS
-        if not self._change_members([bool(row.leaves) for row in rows], any(row.has_waiting for row in rows)):
+        if not self._change_members([bool(row.leaves) for row in rows],
+                                    functools.reduce(operator.and_, (row.waiting for row in rows)) != 0):
             self._start_attempt(ring)
         return True
 
@@ -411,7 +415,7 @@ class Steps:
             self._catch_up(ring, False)
         part = None if finished == _FINISHED else self.step
         state_hash = 0 if self._is_following else self._model.state_hash(part)
-        gathered = ring.gather([self._membership.has_waiting(), self.leaving, 0 in self._held, self._hash, state_hash,
+        gathered = ring.gather([self._membership.waiting(), self.leaving, 0 in self._held, self._hash, state_hash,
                                 finished, self._is_following, *self._model.magnitudes()])
         rows = [_StepRow._make([*row[:7], row[7:]]) for row in gathered]
         self._follows = [bool(row.follows) for row in rows]

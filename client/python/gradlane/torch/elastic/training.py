@@ -23,12 +23,13 @@ import torch
 
 from ... import _arguments, errors
 from .agent import Agent
+from .agreement import MOST_MEMBERS
 from .gradients import Gradients
 from .steps import LEFT, Steps
 from .store import connect, host_of
 
 _STORE_S = 30.0  # how long the store may not answer while the members change
-_MOST_SHARDS, _MOST_MEMBERS = 1024, 256
+_MOST_SHARDS = 1024
 
 
 class Step:
@@ -42,13 +43,17 @@ class Step:
 
     @property
     def number(self) -> int:
-        """The number of the step, from 0 on. It may grow until the step is complete, because a process whose state is
+        """The number of the step, from 0 on. It may change until the step is complete, because a process whose state is
         behind takes over the state of the others."""
         return self._number if self.complete else self._steps.step
 
     def __iter__(self) -> Iterator[int]:
-        yield from self._steps.run_step(self._until)
-        self._number = max(self._steps.step - 1, 0)
+        if self.complete:
+            raise errors.bad_argument(f"gradlane: elastic: step {self._number} is complete; iterate over it once")
+        for shard in self._steps.run_step(self._until):
+            self._number = self._steps.step
+            yield shard
+        self._number = max(self._number, self._steps.step - 1)
         self.complete = True
 
 
@@ -148,10 +153,10 @@ def elastic(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, shards:
         raise errors.bad_argument("gradlane: elastic: there is no store: set store=, or GRADLANE_STORE, to "
                                   "tcp://HOST:PORT or etcd://HOST:PORT")
     given = os.environ.get("GRADLANE_NODE_COUNT", "1")
-    if nodes is None and not (given.isdecimal() and 1 <= int(given) <= _MOST_MEMBERS):
+    if nodes is None and not (given.isdecimal() and 1 <= int(given) <= MOST_MEMBERS):
         raise errors.bad_argument(f"gradlane: elastic: GRADLANE_NODE_COUNT={given} is not a number from 1 to "
-                                  f"{_MOST_MEMBERS}")
-    founders = _arguments.whole("nodes", int(given) if nodes is None else nodes, 1, _MOST_MEMBERS)
+                                  f"{MOST_MEMBERS}")
+    founders = _arguments.whole("nodes", int(given) if nodes is None else nodes, 1, MOST_MEMBERS)
     job = os.environ.get("GRADLANE_TRAINING", "training") if name is None else name
     timeout_s = _arguments.seconds("timeout", timeout)
     gradients = Gradients(model, optimizer, state or {}, shards, _parse_codec(codec), seed)

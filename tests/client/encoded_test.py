@@ -132,7 +132,7 @@ class Refused(unittest.TestCase):
         self.refused("encoded by 'fixed:10'", gl.all_reduce, data, encoded=encoded, codec=gradlane.AdaptiveBound())
         self.refused("only for sums of float32", gl.all_reduce, data.astype("float64"), encoded=encoded)
         self.refused("only for sums", gl.all_reduce, data, encoded=gl.encode(data, codec="raw"), reduction="max")
-        self.refused("no residual", gl.all_reduce, data, encoded=encoded, residual=gl.zeros(5000))
+        self.refused("cannot be used together", gl.all_reduce, data, encoded=encoded, residual=gl.zeros(5000))
         if gl.world > 1:
             self.refused("needs a strategy that is named", gl.all_reduce, data, encoded=encoded, strategy="auto")
         overlapping = gradlane.Encoded(data.view("uint8"), 5000, "raw")

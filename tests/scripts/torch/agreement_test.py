@@ -237,7 +237,8 @@ class Search:
             expected = process.agreement.called or any(
                 gone >> owners[it] & 1 or f"report/{epoch}/{it}" in contents for it in process.members)
             yield self.kind.report, (card,), 0 if expected else ONE["failures"]
-            yield self.kind.report, (card, False, False), ONE["failures"]  # daemons have not connected
+            for settled in (False, True):
+                yield self.kind.report, (card, False, settled, False), ONE["failures"]  # daemons have not connected
             yield self.kind.report, (card, True), ONE["leaves"]
             for it, owner in owners.items():
                 if it in joining:
@@ -279,12 +280,13 @@ class Search:
         old = {int(it) for it in json.loads(before[f"record/{epoch}"])}
         check(not new or new & old, "no member of the new epoch was one of the previous epoch")
         reports = {it: json.loads(before[f"report/{epoch}/{it}"]) for it in old if f"report/{epoch}/{it}" in before}
-        # If no daemon has connected, processes that were no members before may be dropped.
-        dropped = set() if any(connected for _, _, connected, _ in reports.values()) or len(reports) < len(old) else (
-            old - {int(it) for it in json.loads(before.get(f"record/{epoch - 1}", "{}"))})
+        # If no daemons have connected, those that are not settled are dropped if others stay.
+        dropped = {it for it, report in reports.items() if not report[2]} - process.agreement.excluded
+        if any(report[3] for report in reports.values() if not report[1]) or not new - dropped:
+            dropped = set()
         for it in old - process.agreement.excluded - dropped:
             check(it in reports and reports[it][1] or it in new, f"process {it} is lost: {process.id} has not excluded it")
-        staying = [dict(reports[it][3]) for it in new & old]
+        staying = [dict(reports[it][4]) for it in new & old]
         check(all(it in joining for it in new - old for joining in staying), "a process joins that not all have admitted")
         if new:
             check(new >= set.intersection(*map(set, staying)), "a process is lost that all have admitted")

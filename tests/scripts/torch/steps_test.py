@@ -40,9 +40,10 @@ SEED = os.environ.get("STEPS_SEED")
 PEER_S = 0.3  # after a member has died, operations fail within this time
 TIMEOUT_S = 3.0  # time limit of an operation
 REPORT_S = 5.0  # _REPORT_S of the agent; shorter in some schedules, so that slow members are expelled
+CONNECT_S = 2.0  # time limit for the daemons of an epoch to connect
 LOOK_S = 0.1  # _LOOK_S of the agent
 DISTURBED_S = 12.0  # nothing fails after this time
-ADMIT_S = 20.0  # a process waits no longer for its admission when nothing fails; a pause takes 10 s of that
+ADMIT_S = 30.0  # a process waits no longer for its admission when nothing fails; a pause takes 15 s of that
 LIMIT_S = 300.0  # a process that still runs at this time hangs
 
 
@@ -265,6 +266,7 @@ class SimulatedRing:
         self.failed = ""
         self.count = 0
         self.pending = None
+        self.began = process.world.now
         shared.rings[index] = self
         shared.started.add(index)
         if shared.broken:
@@ -274,6 +276,11 @@ class SimulatedRing:
         """Nobody notices here that a member has died before it started its daemon."""
         if self.failed:
             raise RingFailed(self.failed)
+        world = self.process.world
+        if self.size > 1 and world.blocked in self.shared.members:
+            if world.now > self.began + CONNECT_S:
+                raise RingFailed("the daemons have not connected")
+            return False
         return len(self.shared.started) == self.size
 
     def gather(self, own):
@@ -498,7 +505,7 @@ class Process:
             world.log(self, self.error)
             if "this training has ended" in self.error:
                 world.check_end(self)
-                if self.agent._agreement.id not in self.agent._agreement.known:
+                if self.agent._agreement.id not in self.agent._agreement.known and self.number != world.blocked:
                     waited = world.now - max(self.began, self.stopped_until, world.disturbed_s)
                     self.expect(waited < ADMIT_S, f"was not admitted in {waited:.1f} s")
             elif "all processes that had the state" in self.error:
@@ -580,7 +587,7 @@ class World:
     """A schedule. All that happens follows from the seed."""
 
     def __init__(self, seed, steps_class=Steps, most=8, calm=False, wrong=None, until=None,
-                 founders_leave=False):
+                 founders_leave=False, firewall=False):
         global WORLD
         WORLD = self
         self.seed, self.steps_class = seed, steps_class
@@ -630,6 +637,7 @@ class World:
         self.transfer_s = chance.choice([0.01, 0.5, 4.0])
         self.all_may_die = chance.random() < 0.05 and not self.wrong
         self.founders_leave = founders_leave
+        self.blocked = self.founders if firewall else None  # the daemon of this process connects to no other
         self.immune = None  # it never fails, nor leaves, so that others can prove their arithmetic
 
     # ---- Events
@@ -975,6 +983,24 @@ class Schedules(unittest.TestCase):
             self.assertEqual([it.outcome for it in world.processes if it.wrong and it.outcome == "completed"], [])
         self.assertGreater(outcomes["refused"], 5)
 
+    def test_firewall(self):
+        """A process whose daemon connects to no other does not stop them, even if one of them dies meanwhile."""
+        met = 0
+        for seed in range(1, 40):
+            world = World(seed, most=6, calm=True, wrong=False, until=30, firewall=True)
+            world.budget = 0
+            if world.founders > 1:
+                world.after(random.Random(seed).random() * 20, None, lambda world=world: world.act_now(0, world.crash))
+            world.run()
+            self.assertEqual(world.problems, [], describe(world))
+            self.assertEqual({it.outcome for it in world.processes[:world.founders] if it.lives or it.outcome},
+                             {"completed"}, describe(world))
+            records = world.records()
+            met += sum(world.blocked in [it.number for it in one] for one in records)
+            self.assertFalse(any(world.blocked in [it.number for it in one] and world.blocked in [
+                it.number for it in other] for one, other in zip(records, records[1:]) if len(one) > 1), describe(world))
+        self.assertGreater(met, 10)
+
     def test_same_seed(self):
         for seed in range(1, 10):
             self.assertEqual(World(seed).run().trace, World(seed).run().trace)
@@ -992,7 +1018,8 @@ class Expelled(unittest.TestCase):
             return [rows[-1]]
 
         ring = types.SimpleNamespace(index=0, size=1, id=1, founder=True, gather=gather, sum=lambda own: own)
-        membership = types.SimpleNamespace(ring=lambda: ring, end_epoch=lambda *reason: None, waiting=lambda: 0)
+        membership = types.SimpleNamespace(ring=lambda: ring, end_epoch=lambda *reason: None, waiting=lambda: 0,
+                                           settle=lambda process: None)
         model = unittest.mock.Mock(**{"magnitudes.return_value": [], "add_shard.return_value": 0,
                                       "state_hash.return_value": 0})
         steps = Steps(membership, model, 1)

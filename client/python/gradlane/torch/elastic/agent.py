@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import sys
 import threading
 import time
+import zlib
 from typing import Iterable, Sequence
 
 from ... import errors
@@ -19,15 +21,26 @@ _POLL_S = 0.005  # time between two requests for a key that does not exist yet
 _JOIN_POLL_S = 0.05  # the same for a process that waits to become a member
 _WATCH_S = 0.05  # time between two requests of a member for the end of its epoch
 _LOOK_S = 0.5  # time between two requests of a member for processes that wait to join
-_MOST_MISSES = 20  # number of failed connections after which a member forgets a process that waits to join
+_MOST_MISSES = 20  # number of failed connections after which a member forgets a process that waits to join, minutes
+_RARE_S = 30.0  # longest time between two of these connections
 _CHECK_S = 0.25  # time between two checks that all members live, until their daemons have connected
 _CONNECT_S = 1.2  # time limit of a connection to a process
 _REPORT_S = 5.0  # time limit of the report of a member that lives
 _TELL_S = 2.0  # time after which a process says that it waits, to join or for the store
 _DEAD_S = 10.0  # time after which a process that waits to join and reaches no member gives up
 _KEYS_S = 10.0  # time limit of the exchange of keys
-_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 600.0  # how long no process of a host may join after its daemon did not connect
+_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 600.0  # how long a process waits after its daemon could not connect to the others
 _BITS = 62  # number of bits of waiting()
+
+
+@dataclasses.dataclass
+class Candidate:
+    """A process that waits to join. due: when to connect to it. misses: number of failed connections since the last
+    good one."""
+
+    card: str
+    due: float
+    misses: int = 0
 
 
 class Agent:
@@ -43,7 +56,8 @@ class Agent:
         self._timeout_s, self._store_s = timeout_s, store_s
         # ---- Both threads use these
         self._condition = threading.Condition()
-        self._latest: EpochRing | None = None  # ring of the latest epoch that had one
+        self._latest: EpochRing | None = None  # ring of the latest epoch whose daemons have connected
+        self._settled_id = 0  # id with which the caller has been settled
         self._taken_epoch = 0  # epoch of the ring that the caller has
         self._ended_epoch = 0  # latest epoch that the caller has ended
         self._reason = ""
@@ -58,12 +72,13 @@ class Agent:
         self._silent_since = 0.0  # time since which the store does not answer; 0: it answers
         self._collect_since = 0.0  # time since which this member waits for reports
         self._next_join, self._looked_at = 1, 0.0
-        self._members: dict[int, str] = {}  # cards of the members of the latest epoch that was installed
-        self._new: frozenset[int] = frozenset()  # those of them that were no members in the epoch before
-        self._connected = False  # whether all daemons of that epoch have connected
-        self._pauses: dict[str, tuple[float, float]] = {}  # by host: until when no process may join, and the pause
-        self._candidates: dict[int, str] = {}  # cards of processes that have asked to join
-        self._misses: dict[int, int] = {}  # number of failed connections to them, since the last good one
+        # ---- The latest epoch that was installed
+        self._members: frozenset[int] = frozenset()
+        self._connected = False  # whether all daemons have connected
+        # ----
+        self._pause_s = _PAUSE_S  # next pause of this process
+        self._joins_at = 0.0  # when this process joins again; 0: it has not been expelled
+        self._candidates: dict[int, Candidate] = {}  # processes that have asked to join
         self._waits_since = time.monotonic()
         self._seen_at = 0.0  # when this process, while it waits to join, has last reached a member; 0: not tried
         self._told = False  # whether the process has said that it waits to join
@@ -96,9 +111,13 @@ class Agent:
             self._condition.notify_all()
 
     def waiting(self) -> int:
-        """Returns a bit for each process that waits to join and that this one can reach. Several processes may share a
-        bit. If all members have a bit, a new epoch would let a process in."""
+        """Returns a bit for each process that waits to join and that this one can reach. If all members have the same
+        bit, a new epoch lets a process in, unless processes share the bit."""
         return self._waiting
+
+    def settle(self, process: int) -> None:
+        """Says that this process, with this id, has a state that counts."""
+        self._settled_id = process
 
     def close(self) -> None:
         """Leaves the training. Waits until this process has reported that."""
@@ -127,18 +146,36 @@ class Agent:
         agreement = self._agreement
         self._ports.accept()
         if agreement.phase is Phase.EXPELLED:
-            self._say(f"process {agreement.id} was expelled, because it did not answer, or its daemon did not connect "
-                      "to the others; it joins again")
-            self._drop_ring("this process was expelled")
-            self._agreement = Agreement(self._ports.make_card(), self._founders)
-            self._next_join, self._waiting, self._candidates, self._misses, self._members = 1, 0, {}, {}, {}
-            self._waits_since, self._seen_at, self._told = time.monotonic(), 0.0, False
+            self._join_again(agreement)
         elif agreement.phase is not Phase.MEMBER:
             self._follow(agreement)
         elif self._ring is None or self._ring.epoch != agreement.epoch:
             self._install(agreement)
         else:
             self._watch(agreement, self._ring)
+
+    def _join_again(self, agreement: Agreement) -> None:
+        """Makes this process, which was expelled, join with another id; after a pause, if its epoch did not connect."""
+        now = time.monotonic()
+        if self._joins_at == 0:
+            self._drop_ring("this process was expelled")
+            if self._connected:
+                self._joins_at = now
+                self._say(f"process {agreement.id} was expelled, because it did not answer; it joins again")
+            else:
+                # Processes must not pause for the same time, and the program sets the state of module random.
+                self._joins_at = now + self._pause_s * (0.5 + zlib.crc32(agreement.card.encode()) / 2**32)
+                self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+                self._say(f"process {agreement.id} was expelled, because its daemon and those of the others did not "
+                          f"connect; it joins again in {self._joins_at - now:.0f} s")
+        if self._leaving:
+            agreement.withdraw()
+        elif now >= self._joins_at:
+            self._agreement = Agreement(self._ports.make_card(), self._founders)
+            self._next_join, self._waiting, self._candidates, self._members = 1, 0, {}, frozenset()
+            self._waits_since, self._seen_at, self._told, self._joins_at = now, 0.0, False, 0.0
+        else:
+            time.sleep(_JOIN_POLL_S)
 
     def _follow(self, agreement: Agreement) -> None:
         before = agreement.phase, agreement.epoch, agreement.id, len(agreement.reports)
@@ -215,11 +252,8 @@ class Agent:
     def _install(self, agreement: Agreement) -> None:
         """Starts the ring of a new epoch. Ends the epoch if that fails."""
         epoch, ids = agreement.epoch, sorted(agreement.members)
-        gone = {it: card for it, card in sorted(self._members.items()) if it not in ids}
-        if not self._connected:
-            self._pause_joining(card for it, card in gone.items() if it in self._new)
-        self._members, self._new = agreement.members, frozenset(ids) - agreement.previous
-        self._connected = False
+        gone = sorted(self._members.difference(ids))
+        self._members, self._connected = frozenset(ids), False
         self._set_waiting(agreement)
         self._ports.release()
         try:
@@ -227,7 +261,7 @@ class Agent:
                               self._timeout_s, lambda own: self._exchange_keys(epoch, ids, own))
         except RingFailed as reason:
             self._say_failed(epoch, str(reason))
-            agreement.report(self._ports.make_card(), self._leaving, False)
+            self._report(agreement)
             return
         ring.id, ring.founder = agreement.id, agreement.id <= self._founders
         self._ring, self._looked_at = ring, time.monotonic()
@@ -245,24 +279,10 @@ class Agent:
                     left.append(it)
         return left
 
-    def _pause_joining(self, cards: Iterable[str]) -> None:
-        """Lets no process of the hosts of these cards join for a while, if the processes live. Their daemons have not
-        connected, and others would wait for them again."""
-        for card in cards:
-            host = parse_card(card).route
-            if self._is_alive(card):
-                pause_s = min(max(_PAUSE_S, 2 * self._pauses.get(host, (0, 0))[1]), _LONGEST_PAUSE_S)
-                self._pauses[host] = time.monotonic() + pause_s, pause_s
-
-    def _is_paused(self, card: str) -> bool:
-        with contextlib.suppress(ValueError):
-            return time.monotonic() < self._pauses.get(parse_card(card).route, (0, 0))[0]
-        return False
-
     def _set_waiting(self, agreement: Agreement) -> None:
         bits = 0
         for it in agreement.joining if len(agreement.members) < MOST_MEMBERS else ():
-            bits |= 1 << it % _BITS
+            bits |= 1 << (it + it // _BITS * agreement.epoch) % _BITS  # in each epoch, others share a bit
         self._waiting = bits
 
     def _exchange_keys(self, epoch: int, ids: Sequence[int], own: str) -> list[str]:
@@ -281,6 +301,9 @@ class Agent:
                 raise RingFailed(f"the daemon of process {missing} has published no key within {_KEYS_S:g} s")
             time.sleep(_POLL_S)
         return [keys[it] for it in ids]
+
+    def _report(self, agreement: Agreement) -> None:
+        agreement.report(self._ports.make_card(), self._leaving, self._settled_id == agreement.id, self._connected)
 
     def _watch(self, agreement: Agreement, ring: EpochRing) -> None:
         """Checks once whether this member or another one has ended the epoch. If so, reports it."""
@@ -302,7 +325,7 @@ class Agent:
             if reason not in ("", CHANGE, LEFT):
                 self._say_failed(ring.epoch, reason)
             ring.abort(reason or "another member has ended the epoch")
-            agreement.report(self._ports.make_card(), self._leaving, self._connected)
+            self._report(agreement)
 
     def _hand_over(self, agreement: Agreement, ring: EpochRing) -> bool:
         """Makes the ring the latest as soon as all daemons have connected. Returns False if a member has died before
@@ -310,7 +333,7 @@ class Agent:
         now = time.monotonic()
         try:
             if ring.is_ready():
-                self._connected = True
+                self._connected, self._pause_s = True, _PAUSE_S
                 with self._condition:
                     self._latest, self._reason = ring, ""
                     self._condition.notify_all()
@@ -328,31 +351,32 @@ class Agent:
         return True
 
     def _look_for_joining(self, agreement: Agreement) -> None:
-        """Looks for processes that wait to join. A process that it cannot reach may live, so it tries again later."""
+        """Looks for processes that wait to join. It connects to one at most, because that may take _CONNECT_S, and to
+        those that it does not reach more and more rarely."""
         now = time.monotonic()
-        if now < self._looked_at + _LOOK_S:
-            return
-        self._looked_at = now
-        with contextlib.suppress(StoreFailed):
-            card = self._store.get(f"join/{self._next_join}")
-            while card is not None:
-                self._candidates[self._next_join] = card
-                self._next_join += 1
-                card = self._store.get(f"join/{self._next_join}")
-        for it, card in list(self._candidates.items()):
-            if it in agreement.known:
-                del self._candidates[it]
-            elif self._is_paused(card):
-                agreement.forget(it)
-            elif self._may_join(agreement, card):
-                agreement.admit(it, card)
-                self._misses[it] = 0
-            else:
-                agreement.forget(it)
-                self._misses[it] = self._misses.get(it, 0) + 1
-                if self._misses[it] == _MOST_MISSES:
-                    del self._candidates[it]
+        if now >= self._looked_at + _LOOK_S:
+            self._looked_at = now
+            with contextlib.suppress(StoreFailed):
+                while (card := self._store.get(f"join/{self._next_join}")) is not None:
+                    self._candidates[self._next_join] = Candidate(card, now)
+                    self._next_join += 1
+        for it in agreement.known:
+            self._candidates.pop(it, None)
+        it = min(self._candidates, key=lambda each: self._candidates[each].due, default=0)
+        if it > 0 and self._candidates[it].due <= now:
+            self._look_at(agreement, it, self._candidates[it])
         self._set_waiting(agreement)
+
+    def _look_at(self, agreement: Agreement, process: int, candidate: Candidate) -> None:
+        if self._may_join(agreement, candidate.card):
+            agreement.admit(process, candidate.card)
+            candidate.misses, candidate.due = 0, time.monotonic() + _LOOK_S
+            return
+        agreement.forget(process)
+        candidate.due = time.monotonic() + min(_LOOK_S * 2**candidate.misses, _RARE_S)
+        candidate.misses += 1
+        if candidate.misses == _MOST_MISSES:
+            del self._candidates[process]
 
     def _may_join(self, agreement: Agreement, card: str) -> bool:
         try:

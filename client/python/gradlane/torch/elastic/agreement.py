@@ -13,8 +13,8 @@ propose, the store keeps the first record, and all follow that. So an epoch has 
 about each other. A member of epoch E that has not left, and is not in the record of epoch E + 1, is expelled. It joins
 again with a new id.
 
-If all have reported, and their daemons have not even connected, a firewall may drop the packets of a new member. Epoch
-E + 1 then has only those that were members before epoch E, if there are any.
+A firewall may drop the packets of a new member's daemon. So if no report says that the daemons of epoch E have
+connected, epoch E + 1 has only settled members, if there are any. These have a state that counts.
 """
 
 from __future__ import annotations
@@ -58,19 +58,21 @@ class Phase(enum.Enum):
 
 
 class Report(NamedTuple):
-    """A member's report: its card in the next epoch, and whether it leaves instead. connected: whether all daemons of
-    its epoch had connected. joining: ids and cards of the processes that it admits."""
+    """A member's report: its card in the next epoch, and whether it leaves instead. settled: whether the member has a
+    state that counts, and has been in an epoch whose daemons had connected. connected: whether those of this epoch had.
+    joining: ids and cards of the processes that the member admits."""
 
     card: str
     leaving: bool
+    settled: bool
     connected: bool
     joining: tuple[tuple[int, str], ...]
 
 
 def parse_report(text: str) -> Report:
     """Returns the report from the value of report/E/N."""
-    card, leaving, connected, joining = json.loads(text)
-    return Report(card, leaving, connected, tuple((it, joining_card) for it, joining_card in joining))
+    card, leaving, settled, connected, joining = json.loads(text)
+    return Report(card, leaving, settled, connected, tuple((it, joining_card) for it, joining_card in joining))
 
 
 class Agreement:
@@ -83,7 +85,7 @@ class Agreement:
     card: text about this process that the others need, such as its address. No other process has the same.
     founders: number of processes that start the training; these have the ids 1 to `founders`.
 
-    `members` are the cards of the members of `epoch`, by id. `previous` are the ids of the epoch before.
+    `members` are the cards of the members of `epoch`, by id.
     """
 
     def __init__(self, card: str, founders: int) -> None:
@@ -92,23 +94,21 @@ class Agreement:
         self.id = 1  # in phase JOIN: the id that the process asks for
         self.epoch = 0
         self.members: dict[int, str] = {}
-        self.previous: frozenset[int] = frozenset()
         self.known: frozenset[int] = frozenset()  # ids that were members in any epoch
         self.reports: dict[int, Report] = {}
         self.excluded: frozenset[int] = frozenset()  # members of `epoch` that the caller does not wait for
         self.joining: dict[int, str] = {}  # cards of processes that this member admits to the next epoch, by id
         self.leaving = False
-        self.connected = False
+        self.settled, self.connected = False, False  # as in Report
         self.called = False
         self._asked = 0  # in phase START: latest id; in phase COLLECT: index of the next key to get
 
     # ---- Events
 
-    def report(self, card: str, leaving: bool = False, connected: bool = True) -> None:
-        """Ends this member's epoch. It must not start operations of the epoch any more. card: its next card. leaving:
-        it leaves the training instead. connected: whether all daemons of the epoch had connected."""
+    def report(self, card: str, leaving: bool = False, settled: bool = True, connected: bool = True) -> None:
+        """Ends this member's epoch. It must not start operations of the epoch any more. Arguments: as in Report."""
         assert self.phase is Phase.MEMBER
-        self.card, self.leaving, self.connected = card, leaving, connected
+        self.card, self.leaving, self.settled, self.connected = card, leaving, settled, connected
         self.phase = Phase.REPORT
 
     def exclude(self, members: Iterable[int]) -> None:
@@ -136,7 +136,8 @@ class Agreement:
 
     @property
     def has_asked_all(self) -> bool:
-        """In phase COLLECT: whether this round has asked for all reports that are missing."""
+        """In phase COLLECT: whether the process has just asked for the last missing report. It asks for all, one after
+        the other, again and again."""
         return self._asked > len(self.members) - len(self.reports)
 
     # ---- Requests
@@ -154,7 +155,7 @@ class Agreement:
         if self.phase is Phase.MEMBER:
             return Get(f"ended/{self.epoch}")
         if self.phase is Phase.REPORT:
-            report = Report(self.card, self.leaving, self.connected, tuple(self.joining.items()))
+            report = Report(self.card, self.leaving, self.settled, self.connected, tuple(self.joining.items()))
             return Create(f"report/{self.epoch}/{self.id}", json.dumps(report))
         if self.phase is Phase.CALL:
             return Create(f"ended/{self.epoch}", str(self.id))
@@ -197,8 +198,8 @@ class Agreement:
         stay = {it: report.card for it, report in self.reports.items() if not report.leaving}
         if not stay:
             return {}  # nobody has the state of a training whose members have all left
-        if len(stay) == len(self.members) and not any(self.reports[it].connected for it in stay):
-            stay = {it: card for it, card in stay.items() if it in self.previous} or stay
+        if not any(self.reports[it].connected for it in stay):
+            stay = {it: card for it, card in stay.items() if self.reports[it].settled} or stay
         admitted = [dict(self.reports[it].joining) for it in stay]
         join = sorted(it for it in admitted[0] if all(it in others for others in admitted))
         return {**stay, **{it: admitted[0][it] for it in join[:MOST_MEMBERS - len(stay)]}}
@@ -229,7 +230,6 @@ class Agreement:
     def _install(self, record: str) -> None:
         """Moves to the next epoch, which has this record, and looks for a newer record."""
         self.epoch += 1
-        self.previous = frozenset(self.members)
         self.members = {int(it): card for it, card in json.loads(record).items()}
         self.known |= frozenset(self.members)
         self.reports, self.excluded, self.called = {}, frozenset(), False

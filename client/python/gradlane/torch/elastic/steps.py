@@ -66,7 +66,10 @@ class Membership(Protocol):
 
     def waiting(self) -> int:
         """Returns a bit, of the lowest 62, for each process that waits to join and that this one can reach. If all
-        members have a bit, a new epoch would let a process in."""
+        members have the same bit, a new epoch lets a process in, unless processes share the bit."""
+
+    def settle(self, process: int) -> None:
+        """Says that this process, with this id, has a state that counts."""
 
 
 class Model(Protocol):
@@ -413,6 +416,8 @@ class Steps:
         if their weights differ, or if only some have finished."""
         if self._is_following:
             self._catch_up(ring, False)
+        if self._is_proven and not self._is_following:
+            self._membership.settle(ring.id)
         part = None if finished == _FINISHED else self.step
         state_hash = 0 if self._is_following else self._model.state_hash(part)
         gathered = ring.gather([self._membership.waiting(), self.leaving, 0 in self._held, self._hash, state_hash,

@@ -381,7 +381,7 @@ class Agent:
     def _may_join(self, agreement: Agreement, card: str) -> bool:
         try:
             return not differences(parse_card(card), parse_card(agreement.card)) and self._is_alive(card)
-        except ValueError:  # of another version, for example
+        except errors.BadArgument:  # another version
             return False
 
     def _give_up(self) -> None:

@@ -169,14 +169,12 @@ class Ports:
 
 
 def parse_card(text: str) -> Card:
-    """Returns the card from a result of Ports.make_card(). Raises ValueError for another text."""
-    try:
+    """Returns the card from a result of Ports.make_card(). Raises BadArgument for another text."""
+    with contextlib.suppress(TypeError, ValueError):
         card = Card(*json.loads(text))
-    except TypeError:
-        raise ValueError("another number of facts") from None
-    if any(type(it) is not kind for it, kind in zip(card, (str, str, str, int, int, int, str, str, str))):
-        raise ValueError("facts of other types")
-    return card
+        if all(type(it) is kind for it, kind in zip(card, (str, str, str, int, int, int, str, str, str))):
+            return card
+    raise errors.bad_argument("gradlane: elastic: the processes have different versions of gradlane")
 
 
 def differences(one: Card, other: Card) -> str:

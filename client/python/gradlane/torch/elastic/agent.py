@@ -21,7 +21,8 @@ _POLL_S = 0.005  # time between two requests for a key that does not exist yet
 _JOIN_POLL_S = 0.05  # the same for a process that waits to become a member
 _WATCH_S = 0.05  # time between two requests of a member for the end of its epoch
 _LOOK_S = 0.5  # time between two requests of a member for processes that wait to join
-_MOST_MISSES = 20  # number of failed connections after which a member forgets a process that waits to join, minutes
+_MOST_MISSES = 20  # number of failed connections, within minutes, after which a member forgets a waiting process
+_TELL_MISSES = 4  # number of them after which the member says so
 _RARE_S = 30.0  # longest time between two of these connections
 _CHECK_S = 0.25  # time between two checks that all members live, until their daemons have connected
 _CONNECT_S = 1.2  # time limit of a connection to a process
@@ -375,6 +376,8 @@ class Agent:
         agreement.forget(process)
         candidate.due = time.monotonic() + min(_LOOK_S * 2**candidate.misses, _RARE_S)
         candidate.misses += 1
+        if candidate.misses == _TELL_MISSES:
+            self._say(f"process {process} has asked to join, and cannot be reached from process {agreement.id}")
         if candidate.misses == _MOST_MISSES:
             del self._candidates[process]
 

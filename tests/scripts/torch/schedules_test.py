@@ -47,6 +47,7 @@ class Node:
             network.command(number, sys.executable, "-m", "tests.scripts.torch.elastic_node"), stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, env=clean, cwd=ROOT)
         self.trainer = None
+        self.stopped = []  # pidfds of daemons that were stopped
 
     def start(self, **environment):
         self.count += 1
@@ -72,6 +73,12 @@ class Node:
             return [int(child) for task in tasks for child in task.read_text().split()]
         return []
 
+    def stop_daemons(self):
+        for daemon in self.daemons():
+            with contextlib.suppress(ProcessLookupError):
+                self.stopped.append(os.pidfd_open(daemon))
+                os.kill(daemon, signal.SIGSTOP)
+
     def send(self, number, daemons=True):
         for process in [*(self.daemons() if daemons else []), self.trainer]:
             with contextlib.suppress(ProcessLookupError):
@@ -82,6 +89,11 @@ class Node:
             self.send(signal.SIGCONT)
             self.send(signal.SIGKILL)
             wait_for(lambda: not self.lives(), "the trainer ends")
+        while self.stopped:  # daemons that are still stopped do not notice that their trainer has ended
+            daemon = self.stopped.pop()
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(daemon, signal.SIGKILL)
+            os.close(daemon)
 
 
 class Elastic(unittest.TestCase):
@@ -175,8 +187,7 @@ class Elastic(unittest.TestCase):
         self.undisturbed("digits")
         self.begin("digits", self.nodes[:2])
         self.wait_for_step(5, self.nodes[:2])
-        for daemon in self.nodes[1].daemons():
-            os.kill(daemon, signal.SIGSTOP)
+        self.nodes[1].stop_daemons()
         self.addCleanup(self.nodes[1].send, signal.SIGCONT)
         wait_for(lambda: "epoch 2" in self.nodes[0].log() + self.nodes[1].log(), "the members change")
         self.nodes[1].send(signal.SIGCONT)
@@ -265,11 +276,10 @@ class Elastic(unittest.TestCase):
             self.gone.add(node.number)
             node.send(signal.SIGTERM, daemons=False)
         elif kind == "stop":
-            node.send(signal.SIGSTOP)
+            node.stop_daemons()
+            node.send(signal.SIGSTOP, daemons=False)
         elif kind == "stop daemon":
-            for daemon in node.daemons():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(daemon, signal.SIGSTOP)
+            node.stop_daemons()
         elif kind == "cut":
             self.network.partition([[other.number for other in self.nodes if other is not node] + [NODES]])
 

@@ -58,7 +58,7 @@ class Agent:
         # ---- Both threads use these
         self._condition = threading.Condition()
         self._latest: EpochRing | None = None  # ring of the latest epoch whose daemons have connected
-        self._settled_id = 0  # id with which the caller has been settled
+        self._settled_id = 0  # id of this process at the latest settle(); 0: there was none
         self._taken_epoch = 0  # epoch of the ring that the caller has
         self._ended_epoch = 0  # latest epoch that the caller has ended
         self._reason = ""
@@ -73,10 +73,8 @@ class Agent:
         self._silent_since = 0.0  # time since which the store does not answer; 0: it answers
         self._collect_since = 0.0  # time since which this member waits for reports
         self._next_join, self._looked_at = 1, 0.0
-        # ---- The latest epoch that was installed
-        self._members: frozenset[int] = frozenset()
-        self._connected = False  # whether all daemons have connected
-        # ----
+        self._members: frozenset[int] = frozenset()  # of the latest epoch that was installed
+        self._connected = False  # whether all daemons of that epoch have connected
         self._pause_s = _PAUSE_S  # next pause of this process
         self._joins_at = 0.0  # when this process joins again; 0: it has not been expelled
         self._candidates: dict[int, Candidate] = {}  # processes that have asked to join
@@ -255,6 +253,7 @@ class Agent:
         epoch, ids = agreement.epoch, sorted(agreement.members)
         gone = sorted(self._members.difference(ids))
         self._members, self._connected = frozenset(ids), False
+        self._candidates = {it: found for it, found in self._candidates.items() if it not in agreement.known}
         self._set_waiting(agreement)
         self._ports.release()
         try:
@@ -359,14 +358,14 @@ class Agent:
             self._looked_at = now
             with contextlib.suppress(StoreFailed):
                 while (card := self._store.get(f"join/{self._next_join}")) is not None:
-                    self._candidates[self._next_join] = Candidate(card, now)
+                    if self._next_join not in agreement.known:
+                        self._candidates[self._next_join] = Candidate(card, now)
                     self._next_join += 1
-        for it in agreement.known:
-            self._candidates.pop(it, None)
-        it = min(self._candidates, key=lambda each: self._candidates[each].due, default=0)
-        if it > 0 and self._candidates[it].due <= now:
+        due = [it for it, found in self._candidates.items() if found.due <= now]
+        if due:
+            it = min(due, key=lambda each: self._candidates[each].due)
             self._look_at(agreement, it, self._candidates[it])
-        self._set_waiting(agreement)
+            self._set_waiting(agreement)
 
     def _look_at(self, agreement: Agreement, process: int, candidate: Candidate) -> None:
         if self._may_join(agreement, candidate.card):

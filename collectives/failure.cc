@@ -72,6 +72,7 @@ const char* field_name(Field field) noexcept {
     case Field::kNoAnswer:
     case Field::kPathMtu:
     case Field::kTensor:
+    case Field::kEncoded:
       break;
   }
   return "?";
@@ -247,6 +248,11 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
       return;
     }
     case FailureCode::kAborted:
+      if (failure.field == Field::kEncoded) {
+        text.add("the encoded contribution of ");
+        rank().add(" is malformed");
+        return;
+      }
       text.add(failure.field == Field::kTensor ? "stopped on " : "cancelled on ");
       rank();
       if (failure.field == Field::kTensor) text.add(": its trainer wrote to the tensor while the operation ran");

@@ -15,7 +15,7 @@ enum class FailureCode : uint8_t {
   kRestarted,      // `rank` restarted and lost its state
   kRefused,        // `rank` is configured differently: field, ours, theirs
   kMismatch,       // `rank` runs another operation under the same number: field, ours, theirs
-  kAborted,        // the operation was cancelled on `rank` or, if field is kTensor, stopped there
+  kAborted,        // the operation was cancelled on `rank` or, if field is kTensor or kEncoded, stopped there
   kNoRing,         // the ring was not ready in time; nothing was heard of `rank`
   kStuck,          // the operation took too long; `rank` is the nearest rank that this one waits for; ours: the limit
                    // in ns, 0: unknown; theirs: 1 if the limit is the configured one
@@ -60,6 +60,7 @@ enum class Field : uint8_t {
   kAutoScope,  // for nodes: auto_scope_value()
   kChoice,     // for operations: 1 if the client library submitted it to agree on what `auto` chooses, else 0
   kTensor,     // for kAborted: the trainer wrote to the tensor while results for other ranks waited there
+  kEncoded,    // for kAborted: the encoded contribution of `rank` is malformed
 };
 
 // Marks `ours` and `theirs` of FailureCode::kDuplicateRank as MAC addresses, with the first byte lowest. If this bit is

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "base/time.h"
 #include "collectives/failure.h"
@@ -14,6 +15,15 @@
 #include "compress/loss.h"
 
 namespace gradlane {
+
+// A contribution to an all-reduce of floats, encoded before it (compress/encoded_tensor.h). The trainer can change the
+// bytes at any time.
+struct EncodedContribution {
+  std::span<uint8_t> bytes;
+  size_t first = 0;            // position of the operation's first element in the encoded tensor
+  size_t floats = 0;           // of the encoded tensor; 0: the contribution is not encoded
+  std::optional<Codec> codec;  // set if it is encoded
+};
 
 // One collective operation. It works in place, except all-to-all. All ranks must submit the same operations in the same
 // order. Elements that go through a codec end as decode(encode(x)) of some x, with the same bytes on every rank.
@@ -49,6 +59,9 @@ struct Operation {
   size_t count = 0;  // elements
   // Must stay valid until the completion, and nobody else may touch it. Any alignment is allowed.
   void* data = nullptr;
+  // This rank's contribution, if it is encoded. Then the content of `data` does not count. Sums and averages by
+  // all-reduce, without residual.
+  EncodedContribution encoded{};
   // Output of an all-to-all, which must not overlap `data`. Null for all other kinds.
   void* out = nullptr;
   // Residuals for error feedback (codecs that have it; all-reduce, reduce-scatter and reduce): as many floats as

@@ -56,8 +56,8 @@ void Control::take_abort(const Run& run) noexcept {
   const auto notice = load<AbortNotice>(run.payload.data());
   const auto code = std::min(static_cast<FailureCode>(notice.code), FailureCode::kDuplicateRank);
   const auto field = static_cast<Field>(notice.field);
-  const bool is_later =
-      field == Field::kStrategy || field == Field::kBackCodec || field == Field::kChoice || field == Field::kTensor;
+  const bool is_later = field == Field::kStrategy || field == Field::kBackCodec || field == Field::kChoice ||
+                        field == Field::kTensor || field == Field::kEncoded;
   const Failure failure{.code = code == FailureCode::kNone ? FailureCode::kAborted : code,
                         .rank = notice.rank,
                         .field = is_later ? field : std::min(field, Field::kTag),

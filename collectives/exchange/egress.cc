@@ -27,12 +27,13 @@ std::vector<Link> make_links(const ExchangeConfig& config, const Topology& topol
 }  // namespace
 
 Egress::Egress(const ExchangeConfig& config, const Topology& topology, bool owners, PacketIo& io, Counters& counters,
-               const Peers& peers, PollBudget& budget, Tracer& tracer)
+               const Peers& peers, PollBudget& budget, Tracer& tracer, std::span<float> decoded)
     : config_(config),
       counters_(counters),
       peers_(peers),
       budget_(budget),
       tracer_(tracer),
+      decoded_(decoded),
       links_(make_links(config, topology, io, counters)),
       // Only a rank that has links to all others can own blocks.
       fanout_(owners && links_.size() + 1 == config.world ? std::span(links_) : std::span<Link>{}, io, counters,
@@ -91,8 +92,13 @@ Egress::Piece Egress::encode(OperationState& it, const Step& step, const Source&
     piece.place = outbox.reserve(channel, piece.header, coder, coder.cut(), step.sink, now, from.begins_run);
     if (piece.place.bytes.empty()) return {};
     count = std::min(count, piece.place.elements);
-    encoded = from.contribution ? coder.encode(from.data, count, origin, piece.place.bytes)
-                                : coder.encode_sum(from.data, count, origin, piece.place.bytes);
+    if (!from.contribution) {
+      encoded = coder.encode_sum(from.data, count, origin, piece.place.bytes);
+      continue;
+    }
+    const uint8_t* const data = it.contribution(from.block, from.first, count, decoded_);
+    if (data == nullptr) return {};
+    encoded = coder.encode(data, count, origin, piece.place.bytes);
   } while (encoded.floats == 0 && outbox.begin_next(channel, now));
   tracer_.time(it, &TraceOperation::encode, began);
   budget_.spend(encoded.floats);

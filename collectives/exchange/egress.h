@@ -26,9 +26,9 @@ namespace gradlane {
 
 class Egress {
  public:
-  // `owners`: whether blocks may have owners, whose results go to all ranks.
+  // `owners`: whether blocks may have owners, whose results go to all ranks. `decoded`: as in EngineParts.
   Egress(const ExchangeConfig& config, const Topology& topology, bool owners, PacketIo& io, Counters& counters,
-         const Peers& peers, PollBudget& budget, Tracer& tracer);
+         const Peers& peers, PollBudget& budget, Tracer& tracer, std::span<float> decoded);
   // Gives back all buffers.
   ~Egress();
   Egress(const Egress&) = delete;
@@ -87,7 +87,7 @@ class Egress {
     size_t first;
     uint8_t* data;
     size_t count;
-    bool contribution;        // they are this rank's contribution; else they are sums or results
+    bool contribution;        // they are this rank's contribution, at `data` or encoded; else they are sums or results
     bool begins_run = false;  // they begin a new run, even if they continue the last one
   };
   // Elements of a Source that were encoded after the content of the open packet.
@@ -134,6 +134,7 @@ class Egress {
   const Peers& peers_;
   PollBudget& budget_;
   Tracer& tracer_;
+  const std::span<float> decoded_;
   AllCodecTotals codec_totals_{};
   std::vector<Link> links_;
   std::vector<Outbox> outboxes_;

@@ -84,9 +84,10 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
       io_(io),
       topology_(config_.strategies, config_.world, config_.rank),
       admission_(config_, topology_),
+      decoded_(kMaxRunElements),
       tracer_(config_.rank, topology_.neighbours()),
       peers_(topology_.links()),
-      egress_(config_, topology_, any_owners(config_), io, counters_, peers_, budget_, tracer_),
+      egress_(config_, topology_, any_owners(config_), io, counters_, peers_, budget_, tracer_, decoded_),
       membership_(config_, topology_.ring_links(), egress_.links(), counters_),
       scratch_(kMaxPacket),
       private_copy_(config_.world > 1 ? kMaxRunElements * sizeof(uint64_t) : 0),
@@ -99,7 +100,8 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
              .egress = egress_,
              .owners = any_owners(config_) ? config_.world : 0,
              .scratch = scratch_,
-             .private_copy = private_copy_},
+             .private_copy = private_copy_,
+             .decoded = decoded_},
       table_(parts_),
       preparation_(parts_, membership_, table_),
       lifecycle_(parts_, admission_.ring(), membership_, table_, preparation_),
@@ -123,6 +125,7 @@ Exchange::Submitted ExchangeState::submit(const Operation& operation, Nanos now)
   OperationState& it = *place;
   table_.claim(it, *room);
   it.world = config_.world;
+  it.rank = config_.rank;
   it.outcome = {};
   it.notices = {};
   it.prepared.counted = false;

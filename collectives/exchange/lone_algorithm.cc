@@ -6,6 +6,7 @@
 
 #include "collectives/exchange/operation_state.h"
 #include "collectives/exchange/poll_budget.h"
+#include "compress/encoded_tensor.h"
 
 namespace gradlane {
 namespace {
@@ -22,6 +23,9 @@ void LoneAlgorithm::begin() noexcept {
 bool LoneAlgorithm::done() const noexcept { return block_ == it_.blocks.blocks(); }
 
 bool LoneAlgorithm::send_own(Nanos) noexcept {
+  // Each round of an encoded contribution decodes whole blocks.
+  const size_t most =
+      it_.operation.encoded.floats != 0 ? kEncodedBlock : std::max(it_.coder.granule() * 16, it_.coder.cut());
   size_t rounds = 0;
   for (; block_ != it_.blocks.blocks(); ++block_, done_ = 0) {
     const size_t count = it_.strategy->start(it_.route, block_).expected ? it_.blocks.count(block_) : 0;
@@ -36,22 +40,30 @@ bool LoneAlgorithm::send_own(Nanos) noexcept {
         parts_.budget.ask_again();
         return true;
       }
-      round(std::min(count - done_, std::max(it_.coder.granule() * 16, it_.coder.cut())));
+      if (!round(std::min(count - done_, most))) return false;
     }
   }
   return false;
 }
 
-void LoneAlgorithm::round(size_t count) noexcept {
+// Makes results of the next `count` elements, or of the first of them. Returns false if the operation fails.
+bool LoneAlgorithm::round(size_t count) noexcept {
   uint8_t* const data = it_.elements(block_, done_);
   const ElementContext from = it_.context_of(block_, done_, it_.adds_contributions());
-  const EncodeResult encoded = it_.adds_contributions() ? it_.coder.encode(data, count, from, parts_.scratch)
-                                                        : it_.coder.encode_sum(data, count, from, parts_.scratch);
+  EncodeResult encoded{};
+  if (it_.adds_contributions()) {
+    const uint8_t* const own = it_.contribution(block_, done_, count, parts_.decoded);
+    if (own == nullptr) return false;
+    encoded = it_.coder.encode(own, count, from, parts_.scratch);
+  } else {
+    encoded = it_.coder.encode_sum(data, count, from, parts_.scratch);
+  }
   (void)it_.coder.decode(parts_.scratch.first(encoded.bytes), data, encoded.floats);
   if (it_.adds_contributions() && (it_.coder.selects() || !it_.operation.codec->row().is_additive))
     finish(data, encoded.floats);
   it_.complete(block_, done_, encoded.floats);
   done_ += encoded.floats;
+  return true;
 }
 
 // Makes a result of a sum, as an owner or the last rank to add does.

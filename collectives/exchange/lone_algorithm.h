@@ -25,7 +25,7 @@ class LoneAlgorithm final : public Algorithm {
   [[nodiscard]] std::optional<Step> next_step() noexcept override { return std::nullopt; }
 
  private:
-  void round(size_t count) noexcept;
+  [[nodiscard]] bool round(size_t count) noexcept;
   void finish(uint8_t* sums, size_t count) noexcept;
 
   unsigned block_ = 0;  // block that is being worked on

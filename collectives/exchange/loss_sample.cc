@@ -18,7 +18,7 @@ bool approximates(const Codec& codec) noexcept {
 
 bool loses(const Operation& op) noexcept {
   return reduces(op.kind) && encoded(op.type, op.reduction, op.codec->row().serves) && op.residual == nullptr &&
-         approximates(*op.codec);
+         op.encoded.floats == 0 && approximates(*op.codec);
 }
 
 // Measures `count` neighbouring elements from the tensor's element `first` on, as far as they lie in one block. Returns

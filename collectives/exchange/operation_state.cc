@@ -7,6 +7,7 @@
 
 #include "base/stream_copy.h"
 #include "collectives/exchange/poll_budget.h"
+#include "compress/encoded_tensor.h"
 
 namespace gradlane {
 
@@ -33,6 +34,18 @@ size_t OperationState::copy_share(unsigned block, size_t first, PollBudget& budg
               count * coder.element_bytes());
   budget.spend(count);
   return count;
+}
+
+const uint8_t* OperationState::contribution(unsigned block, size_t element, size_t count,
+                                            std::span<float> buffer) noexcept {
+  const EncodedContribution& coded = operation.encoded;
+  if (coded.floats == 0) return elements(block, element);
+  const size_t first = coded.first + base + blocks.offset(block) + element;
+  if (EncodedTensor(coded.bytes, coded.floats).decode(*coded.codec, first, buffer.first(count))) {
+    return reinterpret_cast<const uint8_t*>(buffer.data());
+  }
+  outcome.failure = {.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(rank), .field = Field::kEncoded};
+  return nullptr;
 }
 
 size_t OperationState::tensor_bytes() const noexcept {

@@ -105,6 +105,11 @@ struct OperationState {
   [[nodiscard]] bool divides() const noexcept {
     return operation.reduction == Reduction::kAverage && !coder.rounds_once();
   }
+  // Returns `count` elements, at most kMaxRunElements, of this rank's contribution. They are in the tensor or, if the
+  // contribution is encoded, in `buffer`, which has space for kMaxRunElements floats. Returns null, and lets the
+  // operation fail, if the encoded contribution is malformed.
+  [[nodiscard]] const uint8_t* contribution(unsigned block, size_t element, size_t count,
+                                            std::span<float> buffer) noexcept;
   // Returns the bytes of the whole tensor, of which this exchange may have a part.
   [[nodiscard]] size_t tensor_bytes() const noexcept;
   // Decodes results of the last stage to their place, and completes them. `buffer` has space for kMaxRunElements
@@ -149,6 +154,7 @@ struct OperationState {
   const Strategy* strategy = nullptr;
   RouteKey route;
   unsigned world = 1;
+  unsigned rank = 0;
   Times times;
   Prepared prepared;
   Notices notices;

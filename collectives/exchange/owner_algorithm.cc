@@ -126,19 +126,28 @@ void OwnerAlgorithm::take_contribution(const Run& run, size_t link) noexcept {
 // Makes results of the elements of all ranks. Averages are complete then: it_.complete() does not divide them.
 void OwnerAlgorithm::sum_exactly(size_t first, size_t count) noexcept {
   const unsigned world = parts_.config.world;
-  uint8_t* const own = it_.elements(own_, first);
-  std::array<const void*, kMaxWorld> in;
-  for (unsigned turn = 0; turn < world; ++turn) in[turn] = it_.memory->turns.kept(turn, first);
-  in[turn_of(parts_.config.rank)] = own;
-  it_.coder.sum_exactly(in.data(), world, it_.operation.reduction == Reduction::kAverage ? world : 1, own, count);
+  const unsigned divisor = it_.operation.reduction == Reduction::kAverage ? world : 1;
+  for (const size_t end = first + count; first != end;) {
+    const size_t piece = std::min(end - first, kMaxRunElements);
+    const uint8_t* const own = it_.contribution(own_, first, piece, parts_.decoded);
+    if (own == nullptr) return;
+    std::array<const void*, kMaxWorld> in;
+    for (unsigned turn = 0; turn < world; ++turn) in[turn] = it_.memory->turns.kept(turn, first);
+    in[turn_of(parts_.config.rank)] = own;
+    it_.coder.sum_exactly(in.data(), world, divisor, it_.elements(own_, first), piece);
+    first += piece;
+  }
 }
 
 // Adds this rank's own elements, rounded like all contributions.
 void OwnerAlgorithm::add_own(size_t first, size_t count, uint8_t* sums, bool begins) noexcept {
   for (size_t done = 0; done < count;) {
-    const EncodeResult encoded =
-        it_.coder.encode(it_.elements(own_, first + done), count - done,
-                         it_.context_of(own_, first + done, it_.adds_contributions()), parts_.scratch);
+    // What does not fit into `scratch` is decoded again.
+    const size_t piece = std::min(count - done, kMaxRunElements / 2);
+    const uint8_t* const own = it_.contribution(own_, first + done, piece, parts_.decoded);
+    if (own == nullptr) return;
+    const ElementContext from = it_.context_of(own_, first + done, it_.adds_contributions());
+    const EncodeResult encoded = it_.coder.encode(own, piece, from, parts_.scratch);
     const std::span block = parts_.scratch.first(encoded.bytes);
     uint8_t* const out = sums + done * it_.coder.element_bytes();
     (void)(begins ? it_.coder.decode(block, out, encoded.floats) : it_.coder.add(block, out, encoded.floats));

@@ -85,6 +85,12 @@ void RingAlgorithm::take_sum(const Run& run, Nanos now) noexcept {
   absorb(run, passed);
 }
 
+// Returns what this rank adds to sums: elements of its contribution or, in later stages, of a sum. Returns null if the
+// operation fails.
+const uint8_t* RingAlgorithm::addends(unsigned block, size_t first, size_t count) noexcept {
+  return it_.adds_contributions() ? it_.contribution(block, first, count, parts_.decoded) : it_.elements(block, first);
+}
+
 size_t RingAlgorithm::pass_on(const Run& run, Nanos now) noexcept {
   const Step& step = run.step;
   const size_t begin = run.header.first * it_.coder.granule();
@@ -95,7 +101,8 @@ size_t RingAlgorithm::pass_on(const Run& run, Nanos now) noexcept {
   Outbox& outbox = parts_.egress.outbox(step.link);
   const Outbox::Channel channel = Egress::channel_of(step);
   const unsigned block = run.header.block;
-  const uint8_t* const local = it_.elements(block, begin);
+  const uint8_t* const local = addends(block, begin, count);
+  if (local == nullptr) return done;
   const ElementContext from = it_.context_of(block, begin, it_.adds_contributions());
   while (done < count) {
     const RunHeader header = it_.run_header(it_.coder, step.phase, block, begin + done);
@@ -123,7 +130,8 @@ void RingAlgorithm::absorb(const Run& run, size_t done) noexcept {
   const size_t granule = it_.coder.granule();
   const size_t begin = run.header.first * granule;
   const size_t count = run.header.count;
-  const uint8_t* const local = it_.elements(block, begin);
+  const uint8_t* const local = addends(block, begin, count);
+  if (local == nullptr) return;
   const ElementContext from = it_.context_of(block, begin, it_.adds_contributions());
   const bool finished = run.step.store && it_.sums_end();
   const size_t mark_first = (begin + done) / granule;

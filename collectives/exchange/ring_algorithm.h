@@ -42,6 +42,7 @@ class RingAlgorithm final : public Algorithm {
   [[nodiscard]] PendingBitmap& pending(Phase phase) const noexcept;
   // ---- Arrivals
   void take_sum(const Run& run, Nanos now) noexcept;
+  [[nodiscard]] const uint8_t* addends(unsigned block, size_t first, size_t count) noexcept;
   size_t pass_on(const Run& run, Nanos now) noexcept;
   void absorb(const Run& run, size_t done) noexcept;
   void add_sum(const Run& run) noexcept;

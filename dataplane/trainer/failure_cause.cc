@@ -17,7 +17,7 @@ gradlane_cause code_of(const Failure& failure) noexcept {
     case FailureCode::kMismatch:
       return failure.field == Field::kTag ? GRADLANE_CAUSE_TAG : GRADLANE_CAUSE_MISMATCH;
     case FailureCode::kAborted:
-      return GRADLANE_CAUSE_CANCELLED;
+      return failure.field == Field::kEncoded ? GRADLANE_CAUSE_OTHER : GRADLANE_CAUSE_CANCELLED;
     case FailureCode::kNoRing:
       return GRADLANE_CAUSE_NO_RING;
     case FailureCode::kStuck:

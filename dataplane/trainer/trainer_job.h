@@ -34,9 +34,9 @@ struct TrainerJob {
     uint64_t cookie = 0;
     unsigned segment = GL_MAX_SEGMENTS;
     unsigned residual_segment = GL_MAX_SEGMENTS;
-    Operation operation;  // as submitted: the whole tensor
-    EncodedContribution encoded = {};
-    uint32_t ends = 0;  // value of the trainer's Ends::count when it submitted this
+    Operation operation;   // as submitted: the whole tensor
+    bool encodes = false;  // as in Submission
+    uint32_t ends = 0;     // value of the trainer's Ends::count when it submitted this
   };
   enum class State : uint8_t { kFree, kGathering, kSumming, kSummed, kReady, kExchanging, kCopying };
   State state = State::kFree;
@@ -60,7 +60,7 @@ struct TrainerJob {
   ScanBarrier::Entry* looks = nullptr;
   bool summed = false;
   bool given = false;
-  size_t done = 0;  // summing, copying, encoding and decoding: elements done so far, counted over all blocks concerned
+  size_t done = 0;  // summing, copying and encoding: elements done so far, counted over all blocks concerned
   Completion completion;
 };
 

@@ -136,7 +136,7 @@ void TrainerOps::begin_detach(Command& command) noexcept {
 void TrainerOps::drop_encodings() noexcept {
   for (uint64_t number = jobs_submitted_; number != jobs_begun_; ++number) {
     Job& it = job(number);
-    if (it.state != Job::State::kFree && it.parts[0].encoded.encodes) finish(it, trainer_gone(rank_of(0)));
+    if (it.state != Job::State::kFree && it.parts[0].encodes) finish(it, trainer_gone(rank_of(0)));
   }
   while (jobs_submitted_ != jobs_begun_ && job(jobs_submitted_).state == Job::State::kFree) ++jobs_submitted_;
 }
@@ -186,7 +186,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
     resume(trainer);
     return true;
   }
-  if (!submission->encoded.encodes && unaware(trainer, *submission)) {
+  if (!submission->encodes && unaware(trainer, *submission)) {
     reject(trainer, *submission);
     return true;
   }
@@ -208,7 +208,7 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
                         submission->segment,
                         submission->residual_segment,
                         submission->operation,
-                        submission->encoded};
+                        submission->encodes};
   it->parts[trainer].ends = ends_[trainer].count;
   if (it->looks == nullptr) it->looks = looks_of(trainer, *submission);
   ++it->arrived;
@@ -296,20 +296,21 @@ bool TrainerOps::ready(Job& it, Nanos now) noexcept {
       it.failure = why_incomplete(it);
     }
     local_.begin(it);
-    const EncodedContribution& encoded = it.parts[0].encoded;
-    // One lane encodes, because the table says where each block begins.
-    if (encoded.encodes) it.share = {0, setup_.lane == 0 ? it.parts[0].operation.count : 0};
-    if (encoded.encodes && it.cancelled) it.failure = cancelled_by(rank_of(it.cancelled_by));
-    if (encoded.floats != 0 && it.share.count != 0) it.state = Job::State::kSumming;
+    if (it.parts[0].encodes) {
+      // One lane encodes, because the table says where each block begins.
+      it.share = {0, setup_.lane == 0 ? it.parts[0].operation.count : 0};
+      if (it.cancelled) it.failure = cancelled_by(rank_of(it.cancelled_by));
+      if (it.share.count != 0) it.state = Job::State::kSumming;
+    }
   }
   if (it.state == Job::State::kSumming && (!it.failure.empty() || prepare_piece(it))) it.state = Job::State::kSummed;
   if (it.state == Job::State::kSummed && all_summed(it)) it.state = Job::State::kReady;
   return it.state == Job::State::kReady;
 }
 
-// Adds, encodes or decodes a piece of this rank's contribution. Returns whether it was the last one.
+// Adds or encodes a piece of this rank's contribution. Returns whether it was the last one.
 bool TrainerOps::prepare_piece(Job& it) noexcept {
-  return it.parts[0].encoded.floats != 0 ? code_piece(it, rank_of(0)) : local_.sum_piece(it);
+  return it.parts[0].encodes ? encode_piece(it, rank_of(0)) : local_.sum_piece(it);
 }
 
 void TrainerOps::note_cancel(Job& it, unsigned trainer) const noexcept {
@@ -347,7 +348,7 @@ FailureCause TrainerOps::why_incomplete(const Job& it) const noexcept {
 }
 
 bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
-  if (it.parts[0].submitted && it.parts[0].encoded.encodes) {
+  if (it.parts[0].submitted && it.parts[0].encodes) {
     finish(it, it.failure);
     return true;
   }
@@ -371,6 +372,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
     if (operation.data != nullptr) operation.data = static_cast<uint8_t*>(operation.data) + it.share.first * width;
     if (operation.out != nullptr) operation.out = static_cast<uint8_t*>(operation.out) + it.share.first * width;
     if (operation.residual != nullptr) operation.residual += it.share.first;
+    operation.encoded.first += it.share.first;
     if (shares_buffer()) operation.root /= setup_.trainers;
     if (it.alone) operation.count = 0;  // the trainers already have the result
   }
@@ -433,7 +435,7 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
 
 void TrainerOps::finish(Job& it, const FailureCause& failure) noexcept {
   leave(it.looks, it.summed, it.given);
-  const bool exchanges = !it.parts[0].encoded.encodes;
+  const bool exchanges = !it.parts[0].encodes;
   for (unsigned trainer = 0; trainer < setup_.trainers; ++trainer) {
     const Part& part = it.parts[trainer];
     if (!part.submitted) continue;

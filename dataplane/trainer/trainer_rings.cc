@@ -320,12 +320,12 @@ bool TrainerRings::check_out(const gl_submission& entry, size_t bytes, Submissio
 bool TrainerRings::check_encoded(const gl_submission& entry, const SubmissionLimits& limits, Submission& result,
                                  FaultReport& report) noexcept {
   const Operation& operation = result.operation;
-  EncodedContribution& it = result.encoded;
+  EncodedContribution& it = result.operation.encoded;
   it.codec = limits.codec;
   if ((entry.flags & GL_FLAG_CODEC) != 0) {
     it.codec = find_codec(static_cast<CodecId>(entry.codec), arguments_of(entry.codec_arguments), limits.codec.isa());
   }
-  it.encodes = entry.kind == GL_ENCODE;
+  result.encodes = entry.kind == GL_ENCODE;
   it.first = entry.encoded_first;
   it.floats = entry.encoded_count;
   const bool inside = operation.count <= it.floats && it.first <= it.floats - operation.count;
@@ -333,7 +333,7 @@ bool TrainerRings::check_encoded(const gl_submission& entry, const SubmissionLim
                             (operation.count % kEncodedBlock == 0 || it.first + operation.count == it.floats);
   const bool sums = operation.reduction == Reduction::kSum || operation.reduction == Reduction::kAverage;
   const bool sensible = it.codec && encodes_tensors(*it.codec) && it.floats != 0 && inside && sums &&
-                        (whole_blocks || !it.encodes) && operation.kind == OpKind::kAllReduce &&
+                        (whole_blocks || !result.encodes) && operation.kind == OpKind::kAllReduce &&
                         operation.type == ElementType::kFloat32 && (entry.flags & GL_FLAG_RESIDUAL) == 0 &&
                         !limits.local_reduce;
   if (!sensible) return fault(report, TrainerFault::kBadOperation);
@@ -341,7 +341,7 @@ bool TrainerRings::check_encoded(const gl_submission& entry, const SubmissionLim
   if (!locate(entry.residual_segment, entry.residual_offset, entry.encoded_bytes, place, report)) return false;
   // No more floats than any tensor may have, so that the most bytes do not overflow.
   const bool fits =
-      it.floats <= SIZE_MAX / 16 && (!it.encodes || entry.encoded_bytes >= max_encoded_bytes(*it.codec, it.floats));
+      it.floats <= SIZE_MAX / 16 && (!result.encodes || entry.encoded_bytes >= max_encoded_bytes(*it.codec, it.floats));
   if (!fits) return fault(report, TrainerFault::kOutOfBounds, entry.residual_offset, entry.encoded_bytes, 0);
   const auto begin = reinterpret_cast<uintptr_t>(place);
   const auto data = reinterpret_cast<uintptr_t>(operation.data);

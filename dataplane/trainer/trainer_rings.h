@@ -31,15 +31,6 @@ struct SubmissionLimits {
   bool links = true;   // whether all ranks have links to all others: links_all()
 };
 
-// A contribution that is encoded before its operation (compress/encoded_tensor.h), in a segment.
-struct EncodedContribution {
-  std::span<uint8_t> bytes;
-  size_t first = 0;            // position of the operation's first element in the encoded tensor
-  size_t floats = 0;           // of the encoded tensor; 0: the contribution is not encoded
-  std::optional<Codec> codec;  // set if it is encoded
-  bool encodes = false;        // the operation encodes it, and no other rank takes part
-};
-
 // A submission that has been checked. Nothing of it is read from shared memory again.
 struct Submission {
   uint64_t cookie = 0;
@@ -50,7 +41,7 @@ struct Submission {
   unsigned segment = GL_MAX_SEGMENTS;  // segment of the data; GL_MAX_SEGMENTS: none
   // segment of the residual, of an all-to-all's output, or of the encoded contribution
   unsigned residual_segment = GL_MAX_SEGMENTS;
-  EncodedContribution encoded;
+  bool encodes = false;    // GL_ENCODE: encodes operation.encoded, and no other rank takes part
   unsigned slot = 0;       // slot as in gl_submission
   uint32_t ends_seen = 0;  // ended generations that this trainer knows of (gl_lane's `ends`)
 };

@@ -161,6 +161,15 @@ enum gl_submission_kind {  // kinds of operations of the exchange, and two comma
 // encoded_first on: residual_segment, residual_offset and encoded_bytes say where. `offset` says where the result goes;
 // the content there does not count. The codec is that of GL_FLAG_CODEC, or the configured one, even with GL_FLAG_EXACT.
 #define GL_FLAG_ENCODED 256u
+// The result of an all-reduce of float32 goes as encoded runs (gradlane_runs) to runs_segment, at runs_offset. The
+// content at `offset` is undefined then. No residual.
+#define GL_FLAG_RUNS 512u
+#define GL_RUNS_HEADER (GL_MAX_LANES * 32u)  // a gradlane_runs for each lane
+#define GL_RUN_GROUP 32u                     // floats of a group; no run divides one
+#define GL_RUN_GROUP_BYTES 160u  // space for each group: for its longest block, and for an entry of the table
+static inline size_t gl_runs_space(size_t count) {
+  return GL_RUNS_HEADER + (count / GL_RUN_GROUP + 1) * GL_RUN_GROUP_BYTES;
+}
 #define GL_ENCODED_BLOCK 4096u  // floats of a block of an encoded tensor
 
 struct gl_submission {
@@ -174,9 +183,12 @@ struct gl_submission {
     uint64_t root;   // root rank of broadcast and reduce
     uint64_t pitch;  // if each rank has a block: elements from one block to the next, also in residuals; 0: count
   };
-  // Floats from the start of one state array of the residual to the start of the next. If it is 0, there are as many as
-  // the data spans from its first element to its last.
-  uint64_t state_pitch;
+  union {
+    // Floats from the start of one state array of the residual to the start of the next. If it is 0, there are as many
+    // as the data spans from its first element to its last.
+    uint64_t state_pitch;
+    uint64_t runs_offset;  // with GL_FLAG_RUNS
+  };
   uint64_t codec_arguments;  // as in gl_codec_name
   uint64_t back_arguments;
   uint32_t timeout_ms;  // time limit from its turn in the lane, after which it fails on all ranks; 0: as configured
@@ -191,7 +203,8 @@ struct gl_submission {
   uint8_t codec;        // id as in gl_codec_name
   uint8_t back_codec;
   uint8_t slot;  // below GL_SLOTS; no other operation of this client in flight has it
-  uint8_t reserved[5];
+  uint8_t runs_segment;
+  uint8_t reserved[4];
   uint64_t encoded_bytes;
   uint64_t encoded_first;
   uint64_t encoded_count;  // floats of the whole encoded tensor

@@ -273,10 +273,35 @@ typedef struct gradlane_how {
   // residual, no codec or strategy "auto", no verification, no warning of what rounding has lost, and no local_reduce.
   const void* encoded;
   size_t encoded_bytes;
+  // Where the result of an all-reduce of float32 goes, if it is to be encoded runs: `runs_bytes` bytes, at least
+  // gradlane_runs_space(), in a buffer of gradlane_alloc(), at a multiple of 8. They begin with a gradlane_runs for
+  // each of 16 lanes. All runs together have each float once, as sums, even if `average` is 1: then divide the floats
+  // by the number of ranks. The content of `data`, in a buffer of gradlane_alloc() as well, is undefined afterwards.
+  // NULL: the result goes to `data`. Ranks need not agree. Only for codecs fixed:B, raw and pack, at least
+  // GRADLANE_EXACT_BELOW floats, and at most 64 MiB of them; without all that `encoded` excludes, an aggregator, and a
+  // hash.
+  void* runs;
+  size_t runs_bytes;
 } gradlane_how;
 
+// A run of a result: one block of docs/codec-format.md, which has `floats` floats of the tensor from `first` on.
+typedef struct gradlane_run {
+  uint64_t first;
+  uint64_t at;  // bytes from the start of `runs` to the block
+  uint32_t floats;
+  uint32_t bytes;
+} gradlane_run;
+
+// The runs of one lane of the daemon.
+typedef struct gradlane_runs {
+  uint64_t at;     // bytes from the start of `runs` to the blocks, which follow one another
+  uint64_t bytes;  // bytes of the blocks
+  uint64_t table;  // bytes from the start of `runs` to the table: a gradlane_run for each run, in any order
+  uint64_t count;  // number of runs
+} gradlane_runs;
+
 #define GRADLANE_HOW_INIT \
-  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0, 0, NULL, NULL, NULL, 0 }
+  { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0, 0, NULL, NULL, NULL, 0, NULL, 0 }
 
 gradlane_code gradlane_all_reduce(gradlane_context* gl, void* data, size_t count, gradlane_type type,
                                   const gradlane_how* how, gradlane_request* request);
@@ -308,6 +333,11 @@ gradlane_code gradlane_encode(gradlane_context* gl, float* data, size_t count, v
 size_t gradlane_encoded_space(size_t count);
 // Returns the bytes that an encoded tensor of `count` floats has.
 size_t gradlane_encoded_bytes(const void* encoded, size_t count);
+// Returns the bytes of memory that a result of `count` floats needs as runs (`runs` of gradlane_how).
+size_t gradlane_runs_space(size_t count);
+// Returns GRADLANE_OK if an all-reduce of `count` floats by this codec and strategy (NULL: the daemon's) can take an
+// encoded contribution and give its result as runs, else GRADLANE_BAD_ARGUMENT.
+gradlane_code gradlane_check_runs(gradlane_context* gl, const char* codec, const char* strategy, size_t count);
 
 // Waits until the request is over, for at most timeout_ms (-1: forever). Returns how it ended, or GRADLANE_PENDING; it
 // can then be waited for again. gradlane_test() does the same without waiting. The library forgets a request whose end

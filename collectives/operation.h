@@ -25,6 +25,25 @@ struct EncodedContribution {
   std::optional<Codec> codec;  // set if it is encoded
 };
 
+// A run of a result: one block of `floats` floats of the tensor, from `first` on.
+struct ResultRun {
+  uint64_t first;
+  uint64_t at;  // where the block begins
+  uint32_t floats;
+  uint32_t bytes;
+};
+
+// Memory for the result of an all-reduce of floats as runs, in any order. Blocks grow from the front, and the table of
+// runs grows from the end downwards. The trainer reads them after the operation.
+struct RunArea {
+  // Bytes for each group of floats, or part of one: for the longest block of a group, and its entry of the table.
+  static constexpr size_t kGroupBytes = 160;
+
+  uint8_t* data = nullptr;  // null: the result is floats
+  size_t bytes = 0;
+  uint64_t at = 0;  // what data[0] is called in ResultRun::at
+};
+
 // One collective operation. It works in place, except all-to-all. All ranks must submit the same operations in the same
 // order. Elements that go through a codec end as decode(encode(x)) of some x, with the same bytes on every rank.
 //
@@ -62,6 +81,9 @@ struct Operation {
   // This rank's contribution, if it is encoded. Then the content of `data` does not count. Sums and averages by
   // all-reduce, without residual.
   EncodedContribution encoded{};
+  // Where the result goes, if it is to be encoded runs. They have sums, even if the operation averages. The content of
+  // `data` is then undefined. All-reduces by ring and direct, with codecs that encodes_tensors() allows.
+  RunArea runs{};
   // Output of an all-to-all, which must not overlap `data`. Null for all other kinds.
   void* out = nullptr;
   // Residuals for error feedback (codecs that have it; all-reduce, reduce-scatter and reduce): as many floats as
@@ -121,6 +143,9 @@ struct Completion {
   Loss loss;  // loss of a sample of this rank's contribution: sample_loss()
   // Bytes of the runs with elements that this rank sent, without packet headers, retransmissions and control runs.
   uint64_t sent_bytes = 0;
+  // Operation::runs: number of runs, and bytes of their blocks.
+  size_t runs = 0;
+  size_t run_bytes = 0;
 };
 
 }  // namespace gradlane

@@ -14,6 +14,7 @@
 namespace gradlane {
 
 inline constexpr size_t kEncodedBlock = 4096;   // floats of a block; the last block may have fewer
+inline constexpr size_t kEncodedGroup = 32;     // floats of a group, which no run divides
 inline constexpr size_t kMostEncodedBytes = 5;  // most bytes a float, of whole groups of 32
 
 // Returns whether tensors can be encoded by this codec: decoding and encoding again gives the same block.

@@ -11,6 +11,7 @@
 #include "client/library/kinds.h"
 #include "client/library/loss.h"
 #include "client/library/requests.h"
+#include "client/library/strategies.h"
 
 static const char* const kReductions[] = {"sum", "minimum", "maximum"};
 
@@ -303,6 +304,98 @@ static gradlane_code check_verify(gradlane_context* gl, gradlane_type type, cons
   return GRADLANE_OK;
 }
 
+// Checks an operation with `what`: an encoded contribution, or a result as encoded runs.
+static gradlane_code check_encodes(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
+                                   const gradlane_how* how, const struct gl_codec_name* codec, const char* what,
+                                   struct gl_operation* out) {
+  const char* const name = gl_kind_name(kind);
+  const uint32_t lattice = GL_CODEC_ADAPTIVE | GL_CODEC_EXACT_SUMS;
+  const bool plain = (codec->flags & GL_CODEC_EXACT) != 0 ||
+                     ((codec->flags & lattice) == lattice && (codec->flags & GL_CODEC_UNBIASED) == 0);
+  if ((kind != GL_ALL_REDUCE && kind != GL_ENCODE) || type != GRADLANE_FLOAT32 || how->reduction != GRADLANE_SUM) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s of %s: %s is only for sums of float32 by all_reduce", name,
+                   kTypes[type].name, what);
+  }
+  const bool chooses_codec = strncmp(codec->name, "auto", 4) == 0;
+  if (kind == GL_ENCODE) out->choice = NULL;  // of a strategy
+  if (out->choice != NULL && !chooses_codec) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s needs a strategy that is named, not \"auto\"", name, what);
+  }
+  if (!plain || chooses_codec) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: codec %.63s: %s needs one without loss, or fixed:B, but not \"auto\"", name, codec->name, what);
+  }
+  const bool verifies = how->verify != 0 || gl->verify || (gl->welcome.flags & GL_WELCOME_VERIFY) != 0;
+  if (verifies && kind == GL_ALL_REDUCE) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: a sum with %s cannot be verified", name, what);
+  }
+  if (how->residual != NULL) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no residual with %s", name, what);
+  }
+  if (out->staged) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s needs data in a buffer of gradlane_alloc()", name, what);
+  }
+  if ((gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s is not possible with local_reduce in the daemon's configuration",
+                   name, what);
+  }
+  return GRADLANE_OK;
+}
+
+// Returns whether the ranges overlap.
+static bool overlap(struct gl_range one, struct gl_range other) {
+  const uintptr_t a = (uintptr_t)one.base;
+  const uintptr_t b = (uintptr_t)other.base;
+  return a < b + other.bytes && b < a + one.bytes;
+}
+
+// Checks whether an operation can give its result as encoded runs.
+static gradlane_code check_gives_runs(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
+                                      const gradlane_how* how, const struct gl_codec_name* codec,
+                                      struct gl_operation* out) {
+  const char* const name = gl_kind_name(kind);
+  gradlane_code code = check_encodes(gl, kind, type, how, codec, "a result as runs", out);
+  if (code != GRADLANE_OK) return code;
+  const struct gl_operation_traits traits = {.call = name, .kind = kind, .codec = codec};
+  const struct gl_strategy_row* strategy = NULL;
+  code = gl_find_strategy(gl, how->strategy, &traits, &strategy);
+  if (code != GRADLANE_OK) return code;
+  const bool aggregates = strategy != NULL && (strategy->flags & GL_STRATEGY_BACK) != 0;
+  if (!aggregates && (codec->flags & GL_CODEC_ROUNDS_ONCE) == 0) return GRADLANE_OK;
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s gives no result as runs", name,
+                 aggregates ? "an aggregator" : "codec exact");
+}
+
+// Checks that the result can be the runs of one part.
+static gradlane_code check_one_part(gradlane_context* gl, enum gl_submission_kind kind,
+                                    const struct gl_operation* out) {
+  if (out->parts == 1 && out->whole >= GRADLANE_EXACT_BELOW && out->hash == NULL) return GRADLANE_OK;
+  const uint64_t most = gl->welcome.max_bytes < GL_PART_BYTES ? gl->welcome.max_bytes : GL_PART_BYTES;
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                 "%s: a result as runs has at least %d floats, at most %" PRIu64 " bytes of them, and no hash",
+                 gl_kind_name(kind), GRADLANE_EXACT_BELOW, most);
+}
+
+// Checks where a result goes as encoded runs.
+static gradlane_code check_runs(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
+                                const gradlane_how* how, const struct gl_codec_name* codec, struct gl_operation* out) {
+  const char* const name = gl_kind_name(kind);
+  struct gl_submission* const submission = &out->submission;
+  if (how->runs == NULL || kind == GL_ENCODE) return GRADLANE_OK;
+  const gradlane_code code = check_gives_runs(gl, kind, type, how, codec, out);
+  if (code != GRADLANE_OK) return code;
+  if (check_one_part(gl, kind, out) != GRADLANE_OK) return GRADLANE_BAD_ARGUMENT;
+  const size_t least = gradlane_runs_space(submission->count);
+  if (how->runs_bytes < least || (uintptr_t)how->runs % sizeof(uint64_t) != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: runs has %zu bytes at %p; %zu floats need %zu, at a multiple of %zu",
+                   name, how->runs_bytes, how->runs, (size_t)submission->count, least, sizeof(uint64_t));
+  }
+  out->runs = (struct gl_range){.base = how->runs, .bytes = least};
+  if (overlap(out->runs, out->data)) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: data and runs overlap", name);
+  submission->flags |= GL_FLAG_RUNS;
+  return find_unused_segment(gl, name, "runs", out->runs, &submission->runs_segment, &submission->runs_offset);
+}
+
 // Checks a contribution that is encoded before its operation, or that is to be encoded.
 static gradlane_code check_encoded(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
                                    const gradlane_how* how, const struct gl_codec_name* codec,
@@ -310,41 +403,8 @@ static gradlane_code check_encoded(gradlane_context* gl, enum gl_submission_kind
   const char* const name = gl_kind_name(kind);
   struct gl_submission* const submission = &out->submission;
   if (how->encoded == NULL && kind != GL_ENCODE) return GRADLANE_OK;
-  const uint32_t lattice = GL_CODEC_ADAPTIVE | GL_CODEC_EXACT_SUMS;
-  const bool plain = (codec->flags & GL_CODEC_EXACT) != 0 ||
-                     ((codec->flags & lattice) == lattice && (codec->flags & GL_CODEC_UNBIASED) == 0);
-  if ((kind != GL_ALL_REDUCE && kind != GL_ENCODE) || type != GRADLANE_FLOAT32 || how->reduction != GRADLANE_SUM) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s of %s: encoded contributions are only for sums of float32 by all_reduce", name,
-                   kTypes[type].name);
-  }
-  const bool chooses_codec = strncmp(codec->name, "auto", 4) == 0;
-  if (kind == GL_ENCODE) out->choice = NULL;  // of a strategy
-  if (out->choice != NULL && !chooses_codec) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: an encoded contribution needs a strategy that is named, not \"auto\"", name);
-  }
-  if (!plain || chooses_codec) {
-    return gl_fail(
-        gl, GRADLANE_BAD_ARGUMENT,
-        "%s: codec %.63s has no encoded contributions; those without loss and fixed:B have, but not \"auto\"", name,
-        codec->name);
-  }
-  const bool verifies = how->verify != 0 || gl->verify || (gl->welcome.flags & GL_WELCOME_VERIFY) != 0;
-  if (verifies && kind == GL_ALL_REDUCE) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: sums of encoded contributions cannot be verified", name);
-  }
-  if (how->residual != NULL) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: `encoded` and `residual` cannot be used together", name);
-  }
-  if (out->staged) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: an encoded contribution needs data in a buffer of gradlane_alloc()",
-                   name);
-  }
-  if ((gl->welcome.flags & GL_WELCOME_LOCAL_REDUCE) != 0) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: no encoded contributions with local_reduce in the daemon's configuration", name);
-  }
+  const gradlane_code code = check_encodes(gl, kind, type, how, codec, "an encoded contribution", out);
+  if (code != GRADLANE_OK) return code;
   if (submission->count == 0) {
     if (kind != GL_ENCODE) return GRADLANE_OK;
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there are no floats", name);
@@ -360,10 +420,8 @@ static gradlane_code check_encoded(gradlane_context* gl, enum gl_submission_kind
                    gl->welcome.max_bytes);
   }
   out->encoded = (struct gl_range){.base = (uint8_t*)(uintptr_t)how->encoded, .bytes = how->encoded_bytes};
-  const uintptr_t begin = (uintptr_t)how->encoded;
-  const uintptr_t data = (uintptr_t)out->data.base;
-  if (begin < data + out->data.bytes && data < begin + how->encoded_bytes) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: data and encoded overlap", name);
+  if (overlap(out->encoded, out->data) || overlap(out->encoded, out->runs)) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: encoded overlaps data or runs", name);
   }
   submission->flags |= GL_FLAG_CODEC | (kind == GL_ENCODE ? 0 : GL_FLAG_ENCODED);
   submission->codec = codec->id;
@@ -428,10 +486,28 @@ gradlane_code gl_check_operation(gradlane_context* gl, enum gl_submission_kind k
   if (code != GRADLANE_OK) return code;
   struct gl_codec_name codec;
   code = gl_choose_coding(gl, kind == GL_ENCODE ? GL_ALL_REDUCE : kind, type, &how, out, &codec);
+  if (code == GRADLANE_OK) code = check_runs(gl, kind, type, &how, &codec, out);
   if (code == GRADLANE_OK) code = check_encoded(gl, kind, type, &how, &codec, out);
-  if (code != GRADLANE_OK || out->encoded.bytes > 0) return code;
+  if (code != GRADLANE_OK || out->encoded.bytes > 0 || out->runs.bytes > 0) return code;
   code = check_residual(gl, kind, type, bytes, &how, &codec, out);
   if (code == GRADLANE_OK) code = check_verify(gl, type, &how, &codec, out);
   if (code == GRADLANE_OK) gl_note_exact(gl, &how, &codec, out);
   return code;
+}
+
+gradlane_code gradlane_check_runs(gradlane_context* gl, const char* codec, const char* strategy, size_t count) {
+  GL_LOCK(gl);
+  gradlane_code code = gl_check_context(gl, "gradlane_check_runs");
+  if (code != GRADLANE_OK) return code;
+  gradlane_how how = GRADLANE_HOW_INIT;
+  how.codec = codec;
+  how.strategy = strategy;
+  struct gl_operation operation = {.whole = GRADLANE_EXACT_BELOW, .parts = 1};
+  struct gl_codec_name found;
+  code = gl_choose_coding(gl, GL_ALL_REDUCE, GRADLANE_FLOAT32, &how, &operation, &found);
+  if (code == GRADLANE_OK) code = check_gives_runs(gl, GL_ALL_REDUCE, GRADLANE_FLOAT32, &how, &found, &operation);
+  if (code != GRADLANE_OK) return code;
+  size_t bytes = 0;
+  code = divide_into_parts(gl, GL_ALL_REDUCE, count, &kTypes[GRADLANE_FLOAT32], 0, &operation, &bytes);
+  return code == GRADLANE_OK ? check_one_part(gl, GL_ALL_REDUCE, &operation) : code;
 }

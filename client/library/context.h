@@ -129,6 +129,7 @@ struct gl_operation {
   struct gl_range data;             // in use until the caller knows of the end
   struct gl_range residual;         // first state array of the residual; or the output of an all-to-all
   struct gl_range encoded;          // encoded contribution, which the operation reads or writes; no bytes: none
+  struct gl_range runs;             // where the result goes as encoded runs; no bytes: it goes to `data`
   uint32_t states;                  // number of state arrays, see gl_state_of(); 0: there is no residual
   size_t state_bytes;               // bytes from one state array to the next
   uint64_t each;                    // elements of each part except the final one, which may be shorter

@@ -99,6 +99,7 @@ const struct gl_request* gl_find_user(const gradlane_context* gl, const void* ba
     if (it->state == GL_FREE) continue;
     if (overlaps(it->operation.data, (uintptr_t)base, bytes)) return it;
     if (overlaps(it->operation.encoded, (uintptr_t)base, bytes)) return it;
+    if (overlaps(it->operation.runs, (uintptr_t)base, bytes)) return it;
     for (uint32_t state = 0; state < it->operation.states; ++state) {
       if (overlaps(gl_state_of(&it->operation, state), (uintptr_t)base, bytes)) return it;
     }

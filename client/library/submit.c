@@ -64,6 +64,7 @@ static gradlane_code start_with(gradlane_context* gl, enum gl_submission_kind ki
     if (it != NULL) gl_release_request(gl, it);
     return gl_fail(gl, GRADLANE_NO_MEMORY, "no memory for another request");
   }
+  if (operation.runs.bytes > 0) memset(operation.runs.base, 0, GL_RUNS_HEADER);
   if (operation.adds_residual) gl_add_residual(gl, &operation);
   gl_enqueue(gl, it);
   if (check != NULL) gl_enqueue(gl, check);
@@ -156,6 +157,8 @@ size_t gradlane_encoded_space(size_t count) {
   const size_t groups = (count + 31) / 32;
   return table_bytes(count) + groups * 5 * 32;  // no codec that has encoded tensors takes more than 5 bytes a float
 }
+
+size_t gradlane_runs_space(size_t count) { return gl_runs_space(count); }
 
 size_t gradlane_encoded_bytes(const void* encoded, size_t count) {
   uint64_t end = 0;

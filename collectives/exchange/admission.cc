@@ -7,6 +7,7 @@
 #include "collectives/strategy/codec_needs.h"
 #include "collectives/strategy/owners.h"
 #include "collectives/strategy/rings.h"
+#include "compress/encoded_tensor.h"
 
 namespace gradlane {
 namespace {
@@ -48,6 +49,19 @@ bool is_ring(const StrategyId& id, unsigned world) {
   return id.kind == StrategyId::Kind::kRing || world == 1 || round_all;
 }
 
+// Returns whether an operation can take an encoded contribution, and give its result as runs. An aggregator's results
+// may have another codec. A codec that rounds once makes averages, and runs have sums.
+bool can_be_encoded(const Operation& operation, const Codec& codec, const StrategyId& strategy) {
+  if (operation.encoded.floats == 0 && operation.runs.data == nullptr) return true;
+  const bool sums = operation.kind == OpKind::kAllReduce && operation.type == ElementType::kFloat32 &&
+                    !picks(operation.reduction) && operation.residual == nullptr;
+  if (!sums || operation.runs.data == nullptr) return sums;
+  const bool one_codec = strategy.kind != StrategyId::Kind::kAggregator && !codec.row().rounds_once;
+  return one_codec && encodes_tensors(codec) &&
+         codec.max_bytes(kEncodedGroup) + sizeof(ResultRun) <= RunArea::kGroupBytes &&
+         operation.runs.bytes >= (operation.count + kEncodedGroup - 1) / kEncodedGroup * RunArea::kGroupBytes;
+}
+
 bool can_come_back(const Codec& back, const Codec& codec) {
   return back.is(codec) || (!back.finishes() && back.row().agreement == Agreement::kNone);
 }
@@ -85,6 +99,7 @@ Exchange::Refusal Admission::check(const Operation& operation) const noexcept {
   const Codec codec = codec_for(operation, config_.codec);
   const bool owes = sums_coded(operation, codec.row()) && codec.has_feedback();
   if (operation.residual != nullptr && !owes) return Refusal::kBad;
+  if (!can_be_encoded(operation, codec, strategy)) return Refusal::kBad;
   const bool coded = encoded(operation.type, operation.reduction, codec.row().serves);
   if (sums_coded(operation, codec.row()) && needs_links(codec.row()) && !all_linked_) return Refusal::kStrategy;
   if (operation.back_codec && !can_come_back(*operation.back_codec, codec)) return Refusal::kBad;

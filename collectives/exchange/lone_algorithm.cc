@@ -58,6 +58,11 @@ bool LoneAlgorithm::round(size_t count) noexcept {
   } else {
     encoded = it_.coder.encode_sum(data, count, from, parts_.scratch);
   }
+  if (it_.gives_runs()) {
+    it_.keep_run(parts_.scratch.first(encoded.bytes), block_, done_, encoded.floats);
+    done_ += encoded.floats;
+    return true;
+  }
   (void)it_.coder.decode(parts_.scratch.first(encoded.bytes), data, encoded.floats);
   if (it_.adds_contributions() && (it_.coder.selects() || !it_.operation.codec->row().is_additive))
     finish(data, encoded.floats);

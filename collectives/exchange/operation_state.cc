@@ -54,12 +54,31 @@ size_t OperationState::tensor_bytes() const noexcept {
 }
 
 void OperationState::store_final(std::span<const uint8_t> encoded, unsigned block, size_t element, size_t count,
-                                 std::span<uint8_t> buffer) const noexcept {
+                                 std::span<uint8_t> buffer) noexcept {
+  if (gives_runs()) return keep_run(encoded, block, element, count);
   uint8_t* const results = elements(block, element);
   uint8_t* const decoded = streams ? buffer.data() : results;
   (void)result_coder.decode(encoded, decoded, count);
   if (divides()) coder.divide(decoded, count, world);
   if (streams) stream_copy(results, decoded, count * coder.element_bytes());
+}
+
+void OperationState::keep_run(std::span<const uint8_t> encoded, unsigned block, size_t element, size_t count) noexcept {
+  const RunArea& area = operation.runs;
+  const size_t table = (outcome.runs + 1) * sizeof(ResultRun);
+  // There is space, because each group of floats comes once: RunArea::kGroupBytes.
+  if (area.bytes - outcome.run_bytes < encoded.size() + table) {
+    outcome.failure = {.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(rank)};
+    return;
+  }
+  std::memcpy(area.data + outcome.run_bytes, encoded.data(), encoded.size());
+  const ResultRun run{.first = operation.offset + base + blocks.offset(block) + element,
+                      .at = area.at + outcome.run_bytes,
+                      .floats = static_cast<uint32_t>(count),
+                      .bytes = static_cast<uint32_t>(encoded.size())};
+  std::memcpy(area.data + area.bytes - table, &run, sizeof run);
+  ++outcome.runs;
+  outcome.run_bytes += encoded.size();
 }
 
 RunHeader OperationState::run_header(const Coder& by, Phase phase, unsigned block, size_t element) const noexcept {

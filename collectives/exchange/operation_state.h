@@ -80,7 +80,9 @@ struct OperationState {
     Failure failure;
     bool residual_cleared = false;
     Loss loss;
-    uint64_t sent_bytes = 0;  // Completion::sent_bytes so far
+    uint64_t sent_bytes = 0;  // Completion::sent_bytes, runs and run_bytes so far
+    size_t runs = 0;
+    size_t run_bytes = 0;
   };
 
   OperationState(size_t place_in_table, const Codec& codec, OperationMemory* small)
@@ -99,7 +101,7 @@ struct OperationState {
   // Completes results that have been sent or need not be sent: in the last stage of an average, divides them by
   // `world`.
   void complete(unsigned block, size_t element, size_t count) const noexcept {
-    if (divides() && last_stage()) coder.divide(elements(block, element), count, world);
+    if (divides() && !gives_runs() && last_stage()) coder.divide(elements(block, element), count, world);
   }
   // Returns whether sums become averages when they are complete. A coder that rounds once has divided them already.
   [[nodiscard]] bool divides() const noexcept {
@@ -112,10 +114,13 @@ struct OperationState {
                                             std::span<float> buffer) noexcept;
   // Returns the bytes of the whole tensor, of which this exchange may have a part.
   [[nodiscard]] size_t tensor_bytes() const noexcept;
-  // Decodes results of the last stage to their place, and completes them. `buffer` has space for kMaxRunElements
-  // elements.
+  // Decodes results of the last stage to their place, and completes them; or keeps them as a run. `buffer` has space
+  // for kMaxRunElements elements.
   void store_final(std::span<const uint8_t> encoded, unsigned block, size_t element, size_t count,
-                   std::span<uint8_t> buffer) const noexcept;
+                   std::span<uint8_t> buffer) noexcept;
+  // Returns whether results of the last stage become runs, each by one call of keep_run().
+  [[nodiscard]] bool gives_runs() const noexcept { return operation.runs.data != nullptr && final_stage; }
+  void keep_run(std::span<const uint8_t> encoded, unsigned block, size_t element, size_t count) noexcept;
   // Copies elements of an all-to-all that stay on this rank, as many as a poll may. Returns their number.
   size_t copy_share(unsigned block, size_t first, PollBudget& budget) const noexcept;
 

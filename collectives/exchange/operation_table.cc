@@ -75,7 +75,9 @@ bool OperationTable::next_completion(Completion& completion) noexcept {
                   .failure = it.outcome.failure,
                   .residual_cleared = it.outcome.residual_cleared,
                   .loss = it.outcome.loss,
-                  .sent_bytes = it.outcome.sent_bytes};
+                  .sent_bytes = it.outcome.sent_bytes,
+                  .runs = it.outcome.runs,
+                  .run_bytes = it.outcome.run_bytes};
     it.unread = false;
     --unread_;
     release_if_read(it);

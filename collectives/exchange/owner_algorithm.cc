@@ -142,7 +142,7 @@ void OwnerAlgorithm::sum_exactly(size_t first, size_t count) noexcept {
 // Adds this rank's own elements, rounded like all contributions.
 void OwnerAlgorithm::add_own(size_t first, size_t count, uint8_t* sums, bool begins) noexcept {
   for (size_t done = 0; done < count;) {
-    // What does not fit into `scratch` is decoded again.
+    // If `scratch` is too small for all of it, the next turn decodes the rest again.
     const size_t piece = std::min(count - done, kMaxRunElements / 2);
     const uint8_t* const own = it_.contribution(own_, first + done, piece, parts_.decoded);
     if (own == nullptr) return;
@@ -211,7 +211,11 @@ bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
       encoded = it_.result_coder.encode_sum(data, std::min(count, place.elements), from, place.bytes);
     } while (encoded.floats == 0 && outbox.begin_next(Outbox::kResults, now));
     if (encoded.floats == 0) return false;
-    (void)it_.result_coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
+    if (it_.gives_runs()) {
+      it_.keep_run(place.bytes.first(encoded.bytes), own_, queued_, encoded.floats);
+    } else {
+      (void)it_.result_coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
+    }
     const size_t links = parts_.topology.links();
     const size_t bytes =
         outbox.commit(Outbox::kResults, place, header, it_.result_coder, encoded.floats, encoded.bytes);

@@ -34,9 +34,15 @@ struct TrainerJob {
     uint64_t cookie = 0;
     unsigned segment = GL_MAX_SEGMENTS;
     unsigned residual_segment = GL_MAX_SEGMENTS;
-    Operation operation;   // as submitted: the whole tensor
-    bool encodes = false;  // as in Submission
-    uint32_t ends = 0;     // value of the trainer's Ends::count when it submitted this
+    unsigned runs_segment = GL_MAX_SEGMENTS;
+    uint8_t* runs = nullptr;  // as in Submission
+    Operation operation;      // as submitted: the whole tensor
+    bool encodes = false;     // as in Submission
+    uint32_t ends = 0;        // value of the trainer's Ends::count when it submitted this
+
+    [[nodiscard]] bool uses(unsigned number) const noexcept {
+      return segment == number || residual_segment == number || runs_segment == number;
+    }
   };
   enum class State : uint8_t { kFree, kGathering, kSumming, kSummed, kReady, kExchanging, kCopying };
   State state = State::kFree;

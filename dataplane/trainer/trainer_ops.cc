@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "dataplane/trainer/result_runs.h"
+
 namespace gradlane {
 namespace {
 
@@ -98,7 +100,7 @@ bool TrainerOps::execute(Command& command) noexcept {
       for (Job& it : jobs_) {
         const Part& part = it.parts[trainer];
         if (it.state == Job::State::kFree || !part.submitted) continue;
-        if (part.segment == command.segment || part.residual_segment == command.segment) cancel(trainer, part.cookie);
+        if (part.uses(command.segment)) cancel(trainer, part.cookie);
       }
       rings.remove_segment(command.segment);
       waiting_.push_back(&command);
@@ -155,7 +157,7 @@ bool TrainerOps::uses(unsigned trainer, unsigned segment) const noexcept {
   return std::ranges::any_of(jobs_, [=](const Job& it) {
     const Part& part = it.parts[trainer];
     if (it.state == Job::State::kFree || !part.submitted) return false;
-    return segment == GL_MAX_SEGMENTS || part.segment == segment || part.residual_segment == segment;
+    return segment == GL_MAX_SEGMENTS || part.uses(segment);
   });
 }
 
@@ -207,6 +209,8 @@ bool TrainerOps::read_submission(unsigned trainer, Nanos now) noexcept {
                         submission->cookie,
                         submission->segment,
                         submission->residual_segment,
+                        submission->runs_segment,
+                        submission->runs,
                         submission->operation,
                         submission->encodes};
   it->parts[trainer].ends = ends_[trainer].count;
@@ -373,6 +377,7 @@ bool TrainerOps::submit_job(Job& it, Nanos now) noexcept {
     if (operation.out != nullptr) operation.out = static_cast<uint8_t*>(operation.out) + it.share.first * width;
     if (operation.residual != nullptr) operation.residual += it.share.first;
     operation.encoded.first += it.share.first;
+    if (it.parts[it.buffer].runs != nullptr) operation.runs = run_area(it.parts[it.buffer].runs, it.share);
     if (shares_buffer()) operation.root /= setup_.trainers;
     if (it.alone) operation.count = 0;  // the trainers already have the result
   }
@@ -424,6 +429,9 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
     }
     finish(it, it.failure);
     return;
+  }
+  if (it.parts[0].runs != nullptr) {
+    put_run_entry(it.parts[0].runs, setup_.lane, run_area(it.parts[0].runs, it.share), completion);
   }
   if (!shares_buffer() || it.share.count == 0 || it.alone) {
     finish(it, kNoFailure);

@@ -278,6 +278,7 @@ bool TrainerRings::check(const gl_submission& entry, const SubmissionLimits& lim
     result.segment = entry.segment;
   }
   operation.data = place;
+  if ((entry.flags & GL_FLAG_RUNS) != 0 && !check_runs(entry, limits, result, report)) return false;
   if (encodes || (entry.flags & GL_FLAG_ENCODED) != 0) return check_encoded(entry, limits, result, report);
   if (operation.kind == OpKind::kAllToAll) return check_out(entry, bytes, result, report);
   return states == 0 || bytes == 0 || check_residual(entry, bytes, states, result, report);
@@ -350,6 +351,24 @@ bool TrainerRings::check_encoded(const gl_submission& entry, const SubmissionLim
   if (!apart && operation.count != 0) return fault(report, TrainerFault::kBadOperation);
   it.bytes = {place, entry.encoded_bytes};
   result.residual_segment = entry.residual_segment;
+  return true;
+}
+
+// Checks the buffer for a result as encoded runs. The exchange would refuse other operations too, but then they are no
+// fault of the trainer.
+bool TrainerRings::check_runs(const gl_submission& entry, const SubmissionLimits& limits, Submission& result,
+                              FaultReport& report) noexcept {
+  const Operation& operation = result.operation;
+  const Codec codec = operation.codec.value_or(limits.codec);
+  const bool sums = operation.reduction == Reduction::kSum || operation.reduction == Reduction::kAverage;
+  const bool sensible = entry.kind == GL_ALL_REDUCE && operation.type == ElementType::kFloat32 && sums &&
+                        encodes_tensors(codec) && !codec.row().rounds_once &&
+                        operation.strategy->kind != StrategyId::Kind::kAggregator &&
+                        (entry.flags & GL_FLAG_RESIDUAL) == 0 && !limits.local_reduce;
+  if (!sensible) return fault(report, TrainerFault::kBadOperation);
+  if (!locate(entry.runs_segment, entry.runs_offset, gl_runs_space(operation.count), result.runs, report)) return false;
+  if (entry.runs_offset % alignof(gradlane_runs) != 0) return fault(report, TrainerFault::kBadOperation);
+  result.runs_segment = entry.runs_segment;
   return true;
 }
 

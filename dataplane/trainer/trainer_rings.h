@@ -41,7 +41,10 @@ struct Submission {
   unsigned segment = GL_MAX_SEGMENTS;  // segment of the data; GL_MAX_SEGMENTS: none
   // segment of the residual, of an all-to-all's output, or of the encoded contribution
   unsigned residual_segment = GL_MAX_SEGMENTS;
-  bool encodes = false;    // GL_ENCODE: encodes operation.encoded, and no other rank takes part
+  bool encodes = false;  // GL_ENCODE: encodes operation.encoded, and no other rank takes part
+  // Segment and buffer for the result as encoded runs (gradlane_runs): each lane has a part of it. null: floats
+  unsigned runs_segment = GL_MAX_SEGMENTS;
+  uint8_t* runs = nullptr;
   unsigned slot = 0;       // slot as in gl_submission
   uint32_t ends_seen = 0;  // ended generations that this trainer knows of (gl_lane's `ends`)
 };
@@ -98,6 +101,8 @@ class TrainerRings {
                                FaultReport& report) noexcept;
   [[nodiscard]] bool check_encoded(const gl_submission& entry, const SubmissionLimits& limits, Submission& result,
                                    FaultReport& report) noexcept;
+  [[nodiscard]] bool check_runs(const gl_submission& entry, const SubmissionLimits& limits, Submission& result,
+                                FaultReport& report) noexcept;
   [[nodiscard]] bool check_residual(const gl_submission& entry, size_t bytes, unsigned states, Submission& result,
                                     FaultReport& report) noexcept;
   [[nodiscard]] bool locate(uint32_t segment, uint64_t offset, size_t bytes, uint8_t*& place,

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Tests of contributions that are encoded before an all-reduce. Run it as python_test.py is run."""
+"""Tests of contributions that are encoded before an all-reduce, and of results as encoded runs. Run it as python_test.py
+is run."""
 
 import ctypes
 import gc
@@ -101,6 +102,74 @@ class Sums(unittest.TestCase):
         numpy.testing.assert_array_equal(gl.all_reduce(gl.zeros(20_000), encoded=again), expected[0])
 
 
+class Runs(unittest.TestCase):
+    """`runs` of gradlane_how. Runs by raw are the floats, so they need no decoder."""
+
+    COUNT = 100_000
+
+    def call(self, data, runs, codec="raw", strategy=None, average=False, more=None):
+        """Returns the code of an all-reduce whose result goes to `runs`."""
+        how = gl._how(None, None, strategy, average, codec=codec)
+        how.runs, how.runs_bytes = runs.ctypes.data, runs.nbytes
+        if more is not None:
+            more(how)
+        return gl._lib.gradlane_all_reduce(gl._connection.handle, data.ctypes.data, data.size, 0, how, None)
+
+    def result(self, runs):
+        found = numpy.full(self.COUNT, numpy.nan, "float32")
+        for at, nbytes, table, count in runs[:512].view("uint64").reshape(16, 4).tolist():
+            for run in (_library.Run * count).from_buffer_copy(runs[table:table + 24 * count].tobytes()):
+                self.assertTrue(at <= run.at and run.at + run.bytes <= at + nbytes and run.bytes == 4 * run.floats)
+                found[run.first:run.first + run.floats] = runs[run.at:run.at + run.bytes].view("float32")
+        return found
+
+    def test_have_the_sum(self):
+        expected = gl.all_reduce(values(self.COUNT), codec="raw")
+        data, runs = gl.zeros(self.COUNT), gl.zeros(gl._lib.gradlane_runs_space(self.COUNT), "uint8")
+        for average in False, True:
+            data[:] = values(self.COUNT)
+            self.assertEqual(self.call(data, runs, average=average), errors.OK, gl._connection.error())
+            self.assertEqual(self.result(runs).tobytes(), expected.tobytes())
+        # One rank asks for runs and has an encoded contribution, the others have floats.
+        encoded = gl.encode(values(self.COUNT), codec="raw")
+        data[:] = values(self.COUNT)
+        if gl.rank > 0:
+            self.assertEqual(gl.all_reduce(data, codec="raw").tobytes(), expected.tobytes())
+            return
+        data[:] = numpy.nan
+
+        def hand_over(how):
+            how.encoded, how.encoded_bytes = encoded.array.ctypes.data, encoded.nbytes
+
+        self.assertEqual(self.call(data, runs, more=hand_over), errors.OK, gl._connection.error())
+        self.assertEqual(self.result(runs).tobytes(), expected.tobytes())
+
+    def test_refused(self):
+        data, runs = gl.zeros(self.COUNT), gl.zeros(gl._lib.gradlane_runs_space(self.COUNT) + 8, "uint8")
+
+        def check(text, code):
+            self.assertEqual(code, errors.Code.BAD_ARGUMENT)
+            self.assertIn(text, gl._connection.error())
+
+        def with_residual(how):
+            how.residual = gl.zeros(self.COUNT).ctypes.data
+
+        check("runs has 16 bytes", self.call(data, runs[:16]))
+        check("at a multiple of 8", self.call(data, runs[1:]))
+        check("at least 1024 floats", self.call(data[:1023], runs))
+        check("needs one without loss", self.call(data, runs, codec="bf16"))
+        check("codec exact gives no result as runs", self.call(data, runs, codec="exact", strategy="direct"))
+        check("data and runs overlap", self.call(runs[:400_000].view("float32"), runs))
+        check("there is no residual", self.call(data, runs, codec="fixed:10", more=with_residual))
+        check("not in a buffer", self.call(data, numpy.zeros(runs.size, "uint8")))
+        long = gl.zeros((16 << 20) + 1)
+        check("at most 67108864 bytes", self.call(long, gl.zeros(gl._lib.gradlane_runs_space(long.size), "uint8")))
+        look = gl._lib.gradlane_check_runs
+        self.assertEqual(look(gl._connection.handle, b"fixed:10", None, 16 << 20), errors.OK)
+        check("at most 67108864 bytes", look(gl._connection.handle, b"fixed:10", None, long.size))
+        check("needs one without loss", look(gl._connection.handle, b"topk:1%", b"ring", 5000))
+
+
 class Refused(unittest.TestCase):
     def refused(self, text, call, *arguments, **options):
         with self.assertRaisesRegex(gradlane.BadArgument, text):
@@ -110,7 +179,7 @@ class Refused(unittest.TestCase):
         data = gl.zeros(5000)
         self.refused("topk:1%", gl.encode, data, codec="topk:1%")
         self.refused("stochastic", gl.encode, data, codec="fixed:10,stochastic")
-        self.refused("no encoded contributions", gl.encode, data, codec="auto:2^-10")
+        self.refused("needs one without loss, or fixed:B", gl.encode, data, codec="auto:2^-10")
         self.refused("AdaptiveBound", gl.encode, data, codec="fixed:adaptive")
         self.refused("no floats", gl.encode, data[:0])
         self.refused("encode of float64; allowed: float32", gl.encode, data.astype("float64"))
@@ -132,7 +201,7 @@ class Refused(unittest.TestCase):
         self.refused("encoded by 'fixed:10'", gl.all_reduce, data, encoded=encoded, codec=gradlane.AdaptiveBound())
         self.refused("only for sums of float32", gl.all_reduce, data.astype("float64"), encoded=encoded)
         self.refused("only for sums", gl.all_reduce, data, encoded=gl.encode(data, codec="raw"), reduction="max")
-        self.refused("cannot be used together", gl.all_reduce, data, encoded=encoded, residual=gl.zeros(5000))
+        self.refused("no residual with an encoded contribution", gl.all_reduce, data, encoded=encoded, residual=gl.zeros(5000))
         if gl.world > 1:
             self.refused("needs a strategy that is named", gl.all_reduce, data, encoded=encoded, strategy="auto")
         overlapping = gradlane.Encoded(data.view("uint8"), 5000, "raw")
@@ -156,8 +225,7 @@ class Refused(unittest.TestCase):
         kept = encoded.array.copy()
         if gl.rank == 0:
             encoded.array[:8] = 255
-        text = "the encoded contribution of rank 0 is malformed" if gl.rank == 0 else ""
-        with self.assertRaisesRegex(gradlane.OperationFailed, text):
+        with self.assertRaisesRegex(gradlane.OperationFailed, "the encoded contribution of rank 0 is malformed"):
             gl.all_reduce(gl.zeros(5000), encoded=encoded)
         encoded.array[:] = kept
         for _ in range(20):

@@ -10,7 +10,7 @@
 namespace gradlane::test::strategies_test {
 namespace {
 
-static_assert(sizeof(gradlane_how) == 120 && offsetof(gradlane_how, strategy) == 56);
+static_assert(sizeof(gradlane_how) == 136 && offsetof(gradlane_how, strategy) == 56);
 
 constexpr size_t kCount = 2048;
 

@@ -9,12 +9,14 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
 
 #include "base/error.h"
 #include "client/gradlane.h"
+#include "config/config.h"
 #include "tools/bench/memory.h"
 #include "tools/bench/report.h"
 #include "tools/perf/chosen.h"
@@ -29,7 +31,9 @@
 namespace gradlane {
 namespace {
 
-// Shared memory of one row: the state arrays, one after the other, or the encoded contribution.
+constexpr size_t kMostRunBytes = size_t{64} << 20;  // the longest tensor whose result can be runs
+
+// Shared memory of one row: the state arrays, one after the other, the encoded contribution, or the result's runs.
 template <typename T>
 class Buffer {
  public:
@@ -127,6 +131,8 @@ class Perf {
     tensors_.states = states.data();
     const Buffer<uint8_t> encoded(trainer_, plan_.encoded ? gradlane_encoded_space(count_) : 0);
     const std::vector<int64_t> encode_times = encode(candidate, {encoded.data(), encoded.count()});
+    const Buffer<uint8_t> runs(trainer_, gives_runs(candidate) ? gradlane_runs_space(count_) : 0);
+    tensors_.runs = {runs.data(), runs.count()};
     std::vector<double> copies;
     time_memcpy(copies);
     // If the library chooses, it has usually chosen by the end of the warm-up: a first round has at most 20 trials.
@@ -149,12 +155,13 @@ class Perf {
     const uint64_t sent = trainer_.data_bytes() - sent_before;
     load_.check();
     time_memcpy(copies);
-    const uint64_t wrong = count_wrong(candidate, before);
+    const uint64_t wrong = count_wrong(candidate, before) + count_wrong_runs(candidate);
     PerfRow row = make_row(candidate, static_cast<double>(sum_of(sent)), wrong, median(copies));
     set_times(row, times);
     if (plan_.encoded) {
       row.encoded = {.bytes_per_float = static_cast<double>(tensors_.encoded.size()) / static_cast<double>(count_),
                      .encode_gbps = static_cast<double>(bytes_) / median(slowest_of(encode_times)) / 1e3,
+                     .runs_us = times.runs.empty() ? 0 : median(slowest_of(times.runs)),
                      .floats_us = median(slowest_of(times.floats))};
     }
     return row;
@@ -176,6 +183,37 @@ class Perf {
     }
     tensors_.encoded = space.first(gradlane_encoded_bytes(space.data(), count_));
     return times;
+  }
+
+  // Returns whether results can be encoded runs: `runs` of gradlane_how.
+  bool gives_runs(const PerfCandidate& candidate) const {
+    return plan_.encoded && candidate.strategy.kind != StrategyId::Kind::kAggregator &&
+           !candidate.codec.there.row().rounds_once && bytes_ <= kMostRunBytes;
+  }
+
+  // Runs one more operation, whose result are runs. Returns the number of elements of all ranks in which it differs
+  // from the latest result, which was floats.
+  uint64_t count_wrong_runs(const PerfCandidate& candidate) {
+    if (tensors_.runs.empty() || !plan_.check) return 0;
+    std::vector<float> floats(count_);
+    std::memcpy(floats.data(), tensors_.tensors.front(), bytes_);
+    const StrategyName strategy = candidate.strategy.name();
+    trainer_.run_encoded(tensors_.tensors.front(), count_, candidate.named ? strategy.c_str() : nullptr,
+                         candidate.codec.name(), tensors_.encoded, tensors_.runs);
+    std::vector<float> decoded(count_, std::numeric_limits<float>::quiet_NaN());
+    gradlane_runs lane;
+    for (size_t i = 0; i < kMaxLanes; ++i) {
+      std::memcpy(&lane, tensors_.runs.data() + i * sizeof lane, sizeof lane);
+      for (uint64_t k = 0; k < lane.count; ++k) {
+        gradlane_run run;
+        std::memcpy(&run, tensors_.runs.data() + lane.table + k * sizeof run, sizeof run);
+        (void)candidate.codec.there.decode(tensors_.runs.subspan(run.at, run.bytes),
+                                           std::span(decoded).subspan(run.first, run.floats));
+      }
+    }
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < count_; ++i) wrong += std::memcmp(&floats[i], &decoded[i], sizeof(float)) != 0 ? 1 : 0;
+    return sum_of(wrong);
   }
 
   bool chooses(const PerfCandidate& candidate) const {
@@ -293,7 +331,9 @@ class Perf {
 
   PerfRow make_row(const PerfCandidate& candidate, double sent, uint64_t wrong, double memcpy_gbps) const {
     const unsigned world = trainer_.world();
-    const double operations = (plan_.encoded ? 2.0 : 1.0) * plan_.iterations;  // those with floats were sent, too
+    // Operations with floats, and with results as runs, were sent, too.
+    const double kinds = 1.0 + (plan_.encoded ? 1 : 0) + (tensors_.runs.empty() ? 0 : 1);
+    const double operations = kinds * plan_.iterations;
     const double least = static_cast<double>(bytes_) * least_share(candidate.op, world) * operations * world;
     PerfRow row;
     row.op = candidate.op;

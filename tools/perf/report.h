@@ -17,6 +17,7 @@ namespace gradlane {
 struct PerfEncoded {
   double bytes_per_float = 0;
   double encode_gbps = 0;  // GB/s: bytes of the floats / time to encode them
+  double runs_us = 0;      // with the result as runs; 0: not measured
   double floats_us = 0;    // time of the same operation with floats
 };
 

@@ -26,16 +26,16 @@ class Rounds {
                : candidate.named  ? strategy_.c_str()
                                   : nullptr) {}
 
-  // Runs one operation, with the encoded contribution if `encoded`. Returns the nanoseconds from the end of a barrier
-  // to the end of the operation.
-  int64_t one(unsigned number, const PerfStart& before, bool encoded) {
+  // Runs one operation, with the encoded contribution if `encoded`, and its result goes to `runs` if that is not empty.
+  // Returns the nanoseconds from the end of a barrier to the end of the operation.
+  int64_t one(unsigned number, const PerfStart& before, bool encoded, std::span<uint8_t> runs = {}) {
     std::memcpy(tensors_.tensors.front(), tensors_.input, tensors_.bytes);
     if (encoded) std::memset(tensors_.tensors.front(), 0xff, tensors_.bytes);  // NaN: a result that used it is wrong
     trainer_.barrier();
     if (before) before(number);
     const PerfClock::time_point start = PerfClock::now();
     if (encoded) {
-      trainer_.run_encoded(tensors_.tensors.front(), tensors_.count, named_, codec_, tensors_.encoded);
+      trainer_.run_encoded(tensors_.tensors.front(), tensors_.count, named_, codec_, tensors_.encoded, runs);
     } else if (tensors_.together == 1) {
       trainer_.run(candidate_.op, tensors_.tensors.front(), tensors_.count, plan_.type.type, named_, codec_, reduction_,
                    tensors_.states);
@@ -95,6 +95,7 @@ PerfTimes run_rounds(Trainer& trainer, const PerfSettings& plan, const PerfCandi
   const bool encoded = !tensors.encoded.empty();
   for (unsigned i = 0; i < operations; ++i) {
     if (encoded) times.floats.push_back(rounds.one(i, before, false));
+    if (!tensors.runs.empty()) times.runs.push_back(rounds.one(i, before, true, tensors.runs));
     times.each.push_back(rounds.one(i, before, encoded));
   }
   times.all = std::accumulate(times.each.begin(), times.each.end(), int64_t{0});

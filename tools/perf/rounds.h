@@ -28,14 +28,17 @@ struct PerfTensors {
   unsigned together = 1;               // operations that a tensor is divided among
   float* states = nullptr;             // null: no states are kept
   std::span<const uint8_t> encoded{};  // the encoded contribution; empty: contributions are `input`
+  std::span<uint8_t> runs{};           // for results as runs; empty: they are floats in `tensors`
 };
 
 // Times on this rank, in ns.
 struct PerfTimes {
   // time of each operation, from its start until wait() returns; the caller waits for operations in order
   std::vector<int64_t> each;
-  std::vector<int64_t> floats;  // if contributions are encoded: times of the same operations with floats
-  int64_t all = 0;              // time of all operations; if they run one at a time, without the barriers between them
+  // If contributions are encoded: times of the same operations with floats, and with results as runs.
+  std::vector<int64_t> floats;
+  std::vector<int64_t> runs;
+  int64_t all = 0;  // time of all operations; if they run one at a time, without the barriers between them
 };
 
 // Called before operation `number` starts.

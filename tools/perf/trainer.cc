@@ -107,10 +107,12 @@ void Trainer::encode(float* data, size_t count, std::span<uint8_t> encoded, cons
 }
 
 void Trainer::run_encoded(void* data, size_t count, const char* strategy, const std::string& codec,
-                          std::span<const uint8_t> encoded) {
+                          std::span<const uint8_t> encoded, std::span<uint8_t> runs) {
   gradlane_how how = how_of(strategy, codec, GRADLANE_SUM, GRADLANE_FLOAT32);
   how.encoded = encoded.data();
   how.encoded_bytes = encoded.size();
+  how.runs = runs.empty() ? nullptr : runs.data();
+  how.runs_bytes = runs.size();
   how.whole = std::max(count, size_t{GRADLANE_EXACT_BELOW} * world());
   call(PerfOp::kAllReduce, data, count, GRADLANE_FLOAT32, how, 0, nullptr);
 }

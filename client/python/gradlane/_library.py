@@ -78,6 +78,17 @@ class Options(ctypes.Structure):
     ]
 
 
+class Run(ctypes.Structure):
+    """gradlane_run."""
+
+    _fields_ = [
+        ("first", ctypes.c_uint64),
+        ("at", ctypes.c_uint64),
+        ("floats", ctypes.c_uint32),
+        ("bytes", ctypes.c_uint32),
+    ]
+
+
 class How(ctypes.Structure):
     """gradlane_how."""
 
@@ -99,6 +110,8 @@ class How(ctypes.Structure):
         ("hash", ctypes.POINTER(ctypes.c_uint64)),
         ("encoded", ctypes.c_void_p),
         ("encoded_bytes", ctypes.c_size_t),
+        ("runs", ctypes.c_void_p),
+        ("runs_bytes", ctypes.c_size_t),
     ]
 
 
@@ -227,6 +240,8 @@ def _declare(lib: ctypes.CDLL) -> None:
         "gradlane_encode": (integer, [context, context, size, context, size, how, request]),
         "gradlane_encoded_space": (size, [size]),
         "gradlane_encoded_bytes": (size, [context, size]),
+        "gradlane_runs_space": (size, [size]),
+        "gradlane_check_runs": (integer, [context, ctypes.c_char_p, ctypes.c_char_p, size]),
         "gradlane_wait": (integer, [context, ctypes.c_uint64, integer]),
         "gradlane_test": (integer, [context, ctypes.c_uint64]),
         "gradlane_cancel": (integer, [context, ctypes.c_uint64]),

@@ -176,6 +176,39 @@ std::vector<Bad> bad_encoded_ones() {
   return all;
 }
 
+// Bad buffers for results as runs.
+std::vector<Bad> bad_runs() {
+  using S = gl_submission;
+  const std::vector<Bad> changes = {
+      {"runs in no segment", TrainerFault::kBadSegment, [](S& it) { it.runs_segment = 63; }},
+      {"runs beyond the segment", TrainerFault::kOutOfBounds,
+       [](S& it) { it.runs_offset = kMaxBytes - gl_runs_space(100) + 8; }},
+      {"runs at 2^64-8", TrainerFault::kOutOfBounds, [](S& it) { it.runs_offset = ~uint64_t{7}; }},
+      {"runs not aligned", TrainerFault::kBadOperation, [](S& it) { it.runs_offset = 404; }},
+      {"runs with a residual", TrainerFault::kBadOperation, [](S& it) { it.flags |= GL_FLAG_RESIDUAL; }},
+      {"runs of a minimum", TrainerFault::kBadOperation, [](S& it) { it.flags |= GL_FLAG_MIN; }},
+      {"runs of doubles", TrainerFault::kBadOperation, [](S& it) { it.type = GRADLANE_FLOAT64; }},
+      {"runs of a broadcast", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_BROADCAST; }},
+      {"runs of an encoding", TrainerFault::kBadOperation, [](S& it) { it.kind = GL_ENCODE; }},
+      {"runs by bf16", TrainerFault::kBadOperation,
+       [](S& it) { it.codec = static_cast<uint8_t>(CodecId::kBf16), it.codec_arguments = 0; }},
+      {"runs of an aggregator", TrainerFault::kBadOperation,
+       [](S& it) { it.strategy = find_strategy("aggregator:0").code(); }},
+  };
+  std::vector<Bad> all;
+  for (const Bad& bad : changes) {
+    all.push_back({bad.what, bad.fault, [=](S& it) {
+                     const Codec codec = find_codec("fixed:10");
+                     it.flags = GL_FLAG_CODEC | GL_FLAG_RUNS;
+                     it.codec = static_cast<uint8_t>(codec.id());
+                     it.codec_arguments = std::bit_cast<uint64_t>(codec.arguments());
+                     it.runs_offset = 400;
+                     bad.change(it);
+                   }});
+  }
+  return all;
+}
+
 // The state arrays of codecs with several states lie beyond the segment or overlap, or their counts wrap.
 TEST(Hostile, StatesOutOfBounds) {
   for (const CodecRow& row : codec_table()) {
@@ -258,6 +291,7 @@ void expect_one_fault_each(const TrainerConfig& config, const std::vector<Bad>& 
 
 TEST(Hostile, EachBadSubmissionIsOneFault) { expect_one_fault_each(config(), bad_ones()); }
 
+TEST(Hostile, EachBadBufferForRunsIsOneFault) { expect_one_fault_each(config(), bad_runs()); }
 TEST(Hostile, EachBadEncodedContributionIsOneFault) { expect_one_fault_each(config(), bad_encoded_ones()); }
 
 TEST(Hostile, EachBadSubmissionOfDirectIsOneFault) {

@@ -1,15 +1,17 @@
 #!/usr/bin/python3
-"""Compares all-reduces of an NCCL program on one GPU: NCCL over sockets, and gradlane's plug-in. Needs root.
+"""Compares all-reduces of CUDA tensors on one GPU: NCCL over sockets, gradlane's plug-in for NCCL, Gloo, and PyTorch's
+backend gradlane. Needs root.
 
     python3 lab/bench_nccl.py [--sizes 4K,1M,100M] [--rate 1gbit] [--plug-in PATH] [--python PYTHON] [--json]
 
 Two ranks share the GPU. Each has a network namespace of its own, and another NCCL_HOSTID, so they are two nodes to
-NCCL. `gradlane run --link udp --inside` makes the namespaces and starts the daemons. The rows are NCCL over sockets, the
-plug-in with raw, and the plug-in with fixed:10. NCCL's log says if it does not use the plug-in. `time` is the median of
-the calls, from the call until the slowest rank's stream has run it. `wrong` counts elements that differ from the sum of
-the two inputs in float32, by fixed:10 those that differ by more than 2^-10 for each rank.
+NCCL. `gradlane run --link udp --inside` makes the namespaces and starts the daemons. The last row has
+GRADLANE_GPU_CODEC=1. NCCL's log says if it does not use the plug-in. `time` is the median of the calls, from the call
+until the slowest rank's stream has run it. `wrong` counts elements that differ from the sum of the two inputs in
+float32, by fixed:10 those that differ by more than 2^-10 for each rank.
 
-With --cpu, all rows use Gloo instead, so that the script can be tried without a GPU. It has not run on a GPU yet.
+With --cpu, tensors are on the CPU, and Gloo takes the place of NCCL, so that the script can be tried without a GPU. It
+has not run on a GPU yet.
 """
 
 import argparse
@@ -23,9 +25,14 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-ROWS = {"sockets": {"NCCL_NET": "Socket"},
-        "plug-in, raw": {"GRADLANE_NCCL_CODEC": "raw"},
-        "plug-in, fixed:10": {"GRADLANE_NCCL_CODEC": "fixed:10"}}
+# Backend of PyTorch, and variables of the environment.
+ROWS = {"sockets": ("nccl", {"NCCL_NET": "Socket"}),
+        "plug-in, raw": ("nccl", {"GRADLANE_NCCL_CODEC": "raw"}),
+        "plug-in, fixed:10": ("nccl", {"GRADLANE_NCCL_CODEC": "fixed:10"}),
+        "Gloo": ("gloo", {}),
+        "backend, raw": ("gradlane", {"GRADLANE_CODEC": "raw"}),
+        "backend, fixed:10": ("gradlane", {"GRADLANE_CODEC": "fixed:10"}),
+        "GPU codec, fixed:10": ("gradlane", {"GRADLANE_CODEC": "fixed:10", "GRADLANE_GPU_CODEC": "1"})}
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
 WARM_UP, LEAST_CALLS, MOST_CALLS, SECONDS = 3, 5, 200, 2.0
 BOUND = 2 * 2.0**-10  # fixed:10: error of the sum of two ranks
@@ -41,7 +48,11 @@ def run_rank():
     import torch.distributed as dist
     spec = json.loads(os.environ["BENCH_NCCL"])
     device = torch.device("cpu" if spec["cpu"] else "cuda:0")
-    dist.init_process_group("gloo" if spec["cpu"] else "nccl")
+    backend = "gloo" if spec["cpu"] and spec["backend"] == "nccl" else spec["backend"]
+    if backend == "gradlane":
+        sys.path.insert(0, str(ROOT / "client/python"))
+        import gradlane.torch  # noqa: F401
+    dist.init_process_group(backend)
     rank, world = dist.get_rank(), dist.get_world_size()
 
     def finish():
@@ -89,14 +100,14 @@ def main():
     for path in (args.plug_in, args.gradlane):
         if not path.exists():
             parser.error(f"{path} does not exist: build it, or name another one")
-    rows = {name: measure(name, variables, sizes, args) for name, variables in ROWS.items()}
+    rows = {name: measure(name, backend, variables, sizes, args) for name, (backend, variables) in ROWS.items()}
     if args.json:
         print(json.dumps(rows, indent=1))
         return
-    print(f"{'':>18} {'size':>10} {'time':>12} {'sockets':>9} {'wrong':>7}")
+    print(f"{'':>19} {'size':>10} {'time':>12} {'sockets':>9} {'wrong':>7}")
     for name, found in rows.items():
         for row, base in zip(found, rows["sockets"]):
-            print(f"{name:>18} {row['bytes']:>10} {1e3 * row['seconds']:>9.3f} ms {base['seconds'] / row['seconds']:>7.2f} x "
+            print(f"{name:>19} {row['bytes']:>10} {1e3 * row['seconds']:>9.3f} ms {base['seconds'] / row['seconds']:>7.2f} x "
                   f"{row['wrong']:>7}")
 
 
@@ -108,12 +119,13 @@ def read_size(text, parser):
     return size
 
 
-def measure(name, variables, sizes, args):
+def measure(name, backend, variables, sizes, args):
     """Returns the rows of one method. Ends the program if its ranks fail."""
     print(f"bench_nccl.py: {name}", file=sys.stderr, flush=True)
-    if name != "sockets":
+    if name.startswith("plug-in"):
         variables = {**variables, "NCCL_NET_PLUGIN": str(args.plug_in), "NCCL_COLLNET_ENABLE": "1"}
-    spec = {"sizes": sizes, "cpu": args.cpu, "bound": BOUND if "fixed" in name else 0.0}
+    variables.setdefault("GRADLANE_LIBRARY", str(args.gradlane.parents[1] / "client/libgradlane.so"))
+    spec = {"sizes": sizes, "cpu": args.cpu, "backend": backend, "bound": BOUND if "fixed" in name else 0.0}
     # Each rank is a node of its own to NCCL.
     rank = ["sh", "-c", 'NCCL_HOSTID=node$RANK exec "$@"', "sh", args.python, __file__, "--rank"]
     command = [args.gradlane, "run", "-n", "2", "--link", "udp", "--inside", "--no-prefix",

@@ -377,6 +377,7 @@ inline uint32_t __float_as_uint(float f) { return std::bit_cast<uint32_t>(f); }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
 using ::rintf;
 
 }  // namespace gradlane::gpu

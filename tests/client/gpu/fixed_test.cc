@@ -3,8 +3,10 @@
 // The kernels use the names of device.h.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -60,12 +62,13 @@ class GpuFixed : public testing::Test {
     return fault == 0;
   }
 
-  bool decode_runs(uint32_t bits, const std::vector<gradlane::gpu::Run>& runs, const Bytes& arena, Words& out) {
+  bool decode_runs(uint32_t bits, const std::vector<gradlane::gpu::Run>& runs, const Bytes& arena, Words& out,
+                   uint32_t divisor = 1) {
     Memory bytes(arena);
     uint32_t fault = 0;
     launcher_.run(static_cast<uint32_t>(runs.size()), [&] {
       gradlane::gpu::fixed::gradlane_fixed_decode_runs(runs.data(), bytes.data(), arena.size(), out.size(), bits,
-                                                       out.data(), &fault);
+                                                       divisor, out.data(), &fault);
     });
     return fault == 0;
   }
@@ -194,6 +197,10 @@ TEST_F(GpuFixed, Runs) {
     Words out(expected.size());
     ASSERT_TRUE(decode_runs(bits, runs, arena, out));
     ASSERT_EQ(out, bits_of(expected));
+    Floats thirds = expected;
+    for (float& each : thirds) each = std::isnan(each) ? std::numeric_limits<float>::quiet_NaN() : each / 3;
+    ASSERT_TRUE(decode_runs(bits, runs, arena, out, 3));
+    ASSERT_EQ(out, bits_of(thirds));
     for (const auto& [first, at, floats, bytes] :
          std::vector<gradlane::gpu::Run>{{0, arena.size(), 32, 1},
                                          {0, 1, 32, static_cast<uint32_t>(arena.size())},

@@ -14,9 +14,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane
 import gradlane.torch
-from gradlane.torch import Engine
+from gradlane.torch import Engine, gpu_codec, gpu_sum
 from tests.scripts.torch.ddp import RANK, WORLD, draw, same_everywhere
-from tests.scripts.torch.far import DEVICE, HERE, far
+from tests.scripts.torch.far import DEVICE, HERE, far, gpu_codec_on
 from tests.scripts.torch.feedback_test import Picky
 from tests.scripts.torch.fsdp_test import FSDP2
 
@@ -60,6 +60,56 @@ class Far(unittest.TestCase):
                 for it in (tensor, strided):
                     engine.all_reduce(it, codec=codec, average=True).wait()
                     self.assertSame(it, near)
+
+    def test_sums_by_the_gpu_codec(self):
+        """Sums that the GPU encodes and decodes have the bits of those of the CPU, even if only some ranks do so."""
+        engine = Engine.existing()
+        for codec, average in (("fixed:10", False), ("fixed:10", True), ("fixed:3", True), ("fixed:24", False)):
+            for numel in (1024, 1 << 18, 600_001):
+                near = given(numel)
+                near[RANK] = 1e30  # beyond the codec
+                near[10 + RANK] = float("nan")
+                sums = []
+                for ranks in (), range(WORLD), (0,):
+                    tensor = near.to(DEVICE, copy=True)
+                    with far(), gpu_codec_on(1 if RANK in ranks else 1 << 40), \
+                            unittest.mock.patch.object(gpu_sum, "GpuSum", wraps=gpu_sum.GpuSum) as made:
+                        engine.all_reduce(tensor, codec=codec, average=average).wait()
+                        self.assertEqual(made.called, RANK in ranks and engine.world > 1)
+                    sums.append(tensor.cpu().view(torch.int32))
+                self.assertTrue(torch.equal(sums[0], sums[1]), (codec, numel))
+                self.assertTrue(torch.equal(sums[0], sums[2]), (codec, numel))
+
+    def test_gpu_codec_in_flight(self):
+        """Several sums are in flight, and others that the GPU does not encode are among them."""
+        engine, sizes = Engine.existing(), (300_000, 2000, 700_000, 1024, 300_001)
+        expected = [given(numel, rank=RANK) for numel in sizes]
+        for tensor in expected:
+            engine.all_reduce(tensor, codec="fixed:9").wait()
+        tensors = [given(numel, rank=RANK).to(DEVICE) for numel in sizes]
+        with far(), gpu_codec_on(2000):
+            futures = [engine.all_reduce(tensor, codec="fixed:9") for tensor in tensors]
+            for future in futures:
+                future.wait()
+        for tensor, near in zip(tensors, expected):
+            self.assertSame(tensor, near)
+
+    def test_gpu_codec_that_cannot_be_used(self):
+        """Other codecs, types, strides and options take the usual way; a GPU whose codec fails a test does so, too."""
+        engine = Engine.existing()
+        with far(), gpu_codec_on(), unittest.mock.patch.object(gpu_sum, "GpuSum", None):
+            for codec in "raw", "fixed:10,stochastic", "fixed:rel=10", "topk:1%", "signsgd,ternary":
+                engine.all_reduce(given(5000).to(DEVICE), codec=codec).wait()
+            engine.all_reduce(given(10_000).to(DEVICE)[::2], codec="fixed:10").wait()
+            engine.all_reduce(given(5000, torch.float64).to(DEVICE), codec="fixed:10").wait()
+            with unittest.mock.patch.dict(gpu_sum._codecs, clear=True), warnings.catch_warnings(record=True) as seen, \
+                    unittest.mock.patch.object(gpu_codec.GpuCodec, "decode", lambda *_: None):
+                warnings.simplefilter("always")
+                for _ in range(2):
+                    engine.all_reduce(given(5000).to(DEVICE), codec="fixed:10").wait()
+                texts = [str(each.message) for each in seen if "cannot encode" in str(each.message)]
+                self.assertEqual(len(texts), 1, texts)
+                self.assertIn("other numbers", texts[0])
 
     def test_feedback_in_pieces(self):
         """Each piece has its part of the residual."""

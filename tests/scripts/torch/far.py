@@ -1,17 +1,20 @@
 #!/usr/bin/python3
-"""Runs a test with tensors on a GPU. Without a GPU, CPU tensors stand in for them, and copies finish at once.
+"""Runs a test with tensors on a GPU. Without a GPU, CPU tensors stand in for them, and copies finish at once. The
+kernels of gpu_codec.py then run on the CPU, by the library of tests/client/gpu/cpu_kernels.cc.
 
 gradlane run -n N -- python3 -m tests.scripts.torch.far MODULE [ARGUMENT...] runs another test so.
 """
 
 import contextlib
+import ctypes
+import os
 import runpy
 import sys
 import unittest.mock
 
 import torch
 
-from gradlane.torch import gpu
+from gradlane.torch import gpu, gpu_codec, gpu_sum
 from gradlane.torch.engine import Engine
 from gradlane.torch.tasks import Tasks
 
@@ -43,6 +46,37 @@ class StandIn(gpu.Host):
     def store(self, target, values):
         target.copy_(values)
         self.last = Over()
+
+
+class Idle:
+    """Stream whose work is over."""
+
+    def wait_event(self, event):
+        pass
+
+
+class CpuKernels:
+    """Stand-in for gpu_kernels.Kernels."""
+
+    def launch(self, name, blocks, *arguments):
+        library = ctypes.CDLL(os.environ["GPU_KERNELS"])
+        getattr(library, f"run_{name}")(ctypes.c_uint32(blocks), *arguments)
+
+
+@contextlib.contextmanager
+def gpu_codec_on(least=1):
+    """Lets GPUs encode and decode sums of at least `least` floats."""
+    stand_ins = [] if HERE else [
+        unittest.mock.patch.object(gpu_codec, "kernels_of", lambda source, device: CpuKernels()),
+        unittest.mock.patch.multiple(gpu, now=lambda device: Over(), running=lambda stream: contextlib.nullcontext(),
+                                     keep=lambda tensor, stream: None, pinned=lambda numel, dtype: torch.empty(
+                                         numel, dtype=dtype), streams_of=lambda device: gpu.Streams(Idle(), Idle()))]
+    with contextlib.ExitStack() as stack:
+        for each in stand_ins:
+            stack.enter_context(each)
+        stack.enter_context(unittest.mock.patch.object(gpu_sum, "LEAST", least))
+        stack.enter_context(unittest.mock.patch.dict(os.environ, {"GRADLANE_GPU_CODEC": "1"}))
+        yield
 
 
 @contextlib.contextmanager

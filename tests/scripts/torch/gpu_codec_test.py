@@ -70,7 +70,7 @@ class Codec(unittest.TestCase):
         self.codec.decode_runs(gpu_codec.runs_of([(0, 3, 32, 5), (32, 8, 64, 6)]), space, floats)
         name, blocks, values = self.launched()
         self.assertEqual((name, blocks), ("gradlane_fixed_decode_runs", 2))
-        self.assertEqual(values[2:6], [space.numel(), 4097, 10, floats.data_ptr()])
+        self.assertEqual(values[2:7], [space.numel(), 4097, 10, 1, floats.data_ptr()])
 
     def test_runs(self):
         self.assertEqual(gpu_codec.runs_of([(7, 3, 32, 5)]).tolist(), [[7, 3, 32 + (5 << 32)]])
@@ -88,7 +88,7 @@ class Codec(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "1 to 30"):
                 gpu_codec.GpuCodec(bits, CPU)
         self.codec.check()
-        self.codec._fault.fill_(1)
+        self.codec.fault.fill_(1)
         with self.assertRaisesRegex(ValueError, "malformed"):
             self.codec.check()
         self.codec.check()

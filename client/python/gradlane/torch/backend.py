@@ -186,13 +186,11 @@ class Group:
         bound = chosen
 
         def update(reduced: torch.Tensor) -> None:
-            bound.update(reduced.detach().cpu().contiguous().numpy(), 1.0 if average else 1.0 / self._size)
-            if on_result is not None:
-                on_result(reduced)
+            bound.update(reduced.contiguous().numpy(), 1.0 if average else 1.0 / self._size)
 
         # `bound.codec` is called when all earlier operations have ended, so all ranks choose the same codec.
-        return self._begin(result, "all_reduce", tensor, codec=bound.codec, on_result=update, on_failure=bound.reset,
-                           noted=name, **kind)
+        return self._begin(result, "all_reduce", tensor, codec=bound.codec, on_host_result=update, on_result=on_result,
+                           on_failure=bound.reset, noted=name, **kind)
 
     def _reduce_whole(self, name: str, tensor: torch.Tensor, result: list[torch.Tensor],
                       on_result: Callable[[torch.Tensor], None] | None) -> Work:

@@ -80,12 +80,12 @@ class BucketState:
             rows += owed
 
     def take(self, result: torch.Tensor) -> None:
-        """Restores withheld residuals and updates the bound with the result of the exchange. It is called before DDP
-        gets the result.
+        """Restores withheld residuals and updates the bound with the result of the exchange, before DDP gets it. If
+        there is a bound, the result is in host memory.
         """
         self._restore_residuals()
         if self.bound is not None:
-            self.bound.update(result.detach().cpu().numpy())
+            self.bound.update(result.detach().numpy())
 
     def settle(self) -> None:
         """Waits for the bucket's latest exchange. Calls reset() if it has failed."""

@@ -15,8 +15,8 @@ import torch
 
 from .. import _arguments, _codecs, _context, _losses, errors
 from .._codecs import Codec
-from .._library import Reduction, Type
-from . import gpu, operations, staging, summary
+from .._library import Capability, Reduction, Type
+from . import gpu, gpu_sum, operations, staging, summary
 from .codec import check, is_adaptive, unknown
 from .tasks import Tasks
 
@@ -55,6 +55,7 @@ class Engine:
     - timeout: seconds from the operation's turn until it fails, on all ranks. None: the daemons' limit.
     - result: value of the future. None: the tensor.
     - on_result(tensor): called when the data is in place.
+    - on_host_result(tensor): called before that, with the result of an all-reduce in host memory, for this call.
     - on_error(exception): called if the operation failed. Where warnings are errors, it also gets a LossWarning, after
       on_result.
     - on_data(tensor): called with the host copy of data on a GPU, before it is exchanged.
@@ -182,6 +183,8 @@ class Engine:
         self.residual_scale = max(trainers, 1)
         self.codecs = connected._codecs
         self._found: dict[str | None, Codec] = {}  # results of find_codec(), by name
+        self._gives_runs: dict[tuple[str, str | None], bool] = {}  # by codec and strategy: gradlane_check_runs()
+        self._workspaces: dict[torch.device, gpu_sum.Workspace | None] = {}  # None: there is no memory for one
         self.groups = False  # whether process groups use this engine
         _engines.add(self)
         atexit.register(self.close, silent=True)
@@ -261,6 +264,10 @@ class Engine:
         zeros(), and its content does not count. Ranks with floats must pass `pieces` False.
         """
         picked = _arguments.reduction(reduction)
+        if gpu_sum.wanted() and picked == Reduction.SUM and residual is None and pieces and encoded is None:
+            on_gpu = self._gpu_sum(tensor, average, codec, strategy)
+            if on_gpu is not None:
+                return self._start(on_gpu, tensor, **options)
         operand = self._operand(tensor, "all_reduce", True, average, picked != Reduction.SUM)
         codec = self._codec(codec, operand, tensor)
         address, pitch = (None, 0) if residual is None else self._residual(residual, tensor, codec)
@@ -269,6 +276,8 @@ class Engine:
         if not pieces and place is None:
             raise errors.bad_argument("gradlane: encoded, and pieces=False, need a tensor of Engine.zeros()")
         operation = operations.InPlace(operand, place, codec, average, address, pieces=pieces)
+        if operation.is_remote and self._adds_exactly(codec):
+            operation.part_bytes = 0  # a piece travels faster as one part, and has the same bits
         operation.state_pitch = pitch
         operation.reduction, operation.strategy = picked, self.find_strategy(strategy)
         operation.keep = residual
@@ -401,6 +410,46 @@ class Engine:
             )
         return address, int(rows.stride(0))
 
+    def _adds_exactly(self, codec: Any) -> bool:
+        """Returns whether sums have the same bits however the tensor is divided: by fixed:B, which adaptive bounds use,
+        too."""
+        if callable(codec):
+            return True
+        flags = self.find_codec(codec).flags
+        return Capability.EXACT_SUMS | Capability.ADAPTIVE in flags and Capability.UNBIASED not in flags
+
+    def _gpu_sum(self, tensor: torch.Tensor, average: bool, codec: Any, strategy: str | None) -> gpu_sum.GpuSum | None:
+        """Returns the operation if the GPU can encode and decode for this sum, else None."""
+        name = self.codec if codec is None else codec
+        if not (isinstance(tensor, torch.Tensor) and gpu.is_on_gpu(tensor) and tensor.dtype == torch.float32 and
+                tensor.is_contiguous() and tensor.numel() >= gpu_sum.LEAST and isinstance(name, str)) or Tasks.hashes:
+            return None
+        found = gpu_sum.codec_for(name, tensor.device)
+        if found is None:
+            return None
+        connection, key = self._context._connection, (name, strategy)
+        with self._tasks.lock:
+            self._tasks.check()
+            if key not in self._gives_runs:
+                way = None if strategy is None else strategy.encode()
+                code = connection.lib.gradlane_check_runs(connection.handle, name.encode(), way,
+                                                          max(gpu.PART // 4, 1024))
+                self._gives_runs[key] = code == errors.OK
+            if not self._gives_runs[key]:
+                return None
+            if tensor.device not in self._workspaces:
+                try:
+                    self._workspaces[tensor.device] = gpu_sum.Workspace(
+                        tensor.device, self._memory.tensor, connection.lib.gradlane_runs_space)
+                except errors.OutOfMemory:
+                    self._workspaces[tensor.device] = None
+            workspace = self._workspaces[tensor.device]
+        if workspace is None:
+            return None
+        operation = gpu_sum.GpuSum(tensor, workspace, found, name, average, self.world)
+        operation.strategy = self.find_strategy(strategy)
+        return operation
+
     def _operand(self, tensor: torch.Tensor, name: str, reduce: bool, average: bool = False,
                  pick: bool = False, filled: bool = True) -> staging.Operand:
         return staging.Operand(self._tasks.lend, tensor, name, reduce, average, pick, filled)
@@ -426,10 +475,12 @@ class Engine:
 
     def _start(self, operation: operations.Operation, tensor: Any, timeout: float | None = None, result: Any = None,
                on_result: Callable[[Any], None] | None = None,
+               on_host_result: Callable[[torch.Tensor], None] | None = None,
                on_error: Callable[[Exception], None] | None = None,
                on_data: Callable[[torch.Tensor], None] | None = None,
                adopted: int | None = None) -> Future[Any]:
         operation.tensor, operation.on_result, operation.on_error = tensor, on_result, on_error
+        operation.on_host_result = on_host_result
         operation.result, operation.on_data = tensor if result is None else result, on_data
         operation.devices = gpu.devices_of(tensor, result)
         operation.inference = staging.is_inference((tensor, result))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import weakref
 from typing import Any, Callable, Iterator, NamedTuple
 
@@ -22,6 +23,7 @@ PART = 16 << 20  # bytes per copy; other parts are exchanged meanwhile
 _FREE = 1 << 30  # largest number of bytes in unused blocks of a pool
 _LEAST = 4096
 _EIGHTHS = 3  # significant bits of a block's size after the highest, so a block is at most an eighth too long
+_POLL_NS = 50_000  # time to poll before sleeping, because a thread that sleeps wakes up tens of microseconds late
 _SUCCESS, _REGISTERED = 0, 712  # codes of cudaHostRegister(); 712 is cudaErrorHostMemoryAlreadyRegistered
 _lock = threading.Lock()
 _streams: dict[torch.device, Streams] = {}
@@ -40,6 +42,37 @@ def streams_of(device: torch.device) -> Streams:
         if device not in _streams:
             _streams[device] = Streams(torch.cuda.Stream(device), torch.cuda.Stream(device))
         return _streams[device]
+
+
+def now(device: torch.device) -> Any:
+    """Returns an event of the work that the device's current stream has now."""
+    event = torch.cuda.Event(blocking=True)
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def wait(event: Any) -> None:
+    """Waits for an event: polls at first, then sleeps."""
+    end = time.perf_counter_ns() + _POLL_NS
+    while not event.query():
+        if time.perf_counter_ns() > end:
+            event.synchronize()
+            return
+
+
+def running(stream: Any) -> contextlib.AbstractContextManager[Any]:
+    """Returns a context manager, in which GPU work is added to this stream."""
+    return torch.cuda.stream(stream)  # type: ignore[no-any-return]
+
+
+def keep(tensor: torch.Tensor, stream: Any) -> None:
+    """Keeps the memory of a CUDA tensor, once the tensor is freed, until the work that the stream has then is done."""
+    tensor.record_stream(stream)
+
+
+def pinned(numel: int, dtype: torch.dtype) -> torch.Tensor:
+    """Returns an uninitialized tensor in pinned memory."""
+    return torch.empty(numel, dtype=dtype, pin_memory=True)
 
 
 def is_on_gpu(tensor: torch.Tensor) -> bool:
@@ -201,14 +234,13 @@ class Host:
         with torch.cuda.stream(off):
             for to, part in zip(self.tensor.split(self._each), self._source.split(self._each)):
                 to.copy_(part, non_blocking=True)
-                self._there.append(torch.cuda.Event(blocking=True))
-                self._there[-1].record(off)
+                self._there.append(now(self._device))
         self.last = self._there[-1]
 
     def arrive(self, part: int | None = None) -> None:
         """Waits until a part is on the host. None: until all parts are."""
         if self._filled:
-            self._there[-1 if part is None else part].synchronize()
+            wait(self._there[-1 if part is None else part])
 
     def store(self, target: torch.Tensor, values: torch.Tensor) -> None:
         """Starts to copy these values of the host to `target` on the device. Work in behind() runs after the copy."""

@@ -12,6 +12,7 @@ from typing import Any, Sequence
 
 import torch
 
+from . import gpu
 from .gpu_kernels import Kernels, kernels_of
 
 BLOCK = 4096  # floats of a block
@@ -26,13 +27,13 @@ class Encoded:
     def __init__(self, space: torch.Tensor, table: int) -> None:
         self.space = space
         # The last number of the table is the length. It is copied now, and read when somebody asks for it.
-        self._length = torch.empty(1, dtype=torch.int64, pin_memory=True)
+        self._length = gpu.pinned(1, torch.int64)
         self._length.copy_(space[table - 8:table].view(torch.int64), non_blocking=True)
-        self._known = torch.cuda.current_stream(space.device).record_event()
+        self._known = gpu.now(space.device)
 
     def nbytes(self) -> int:
         """Waits until the tensor is encoded, and returns its bytes."""
-        self._known.synchronize()
+        gpu.wait(self._known)
         return int(self._length)
 
     def copy_to(self, host: torch.Tensor) -> int:
@@ -55,7 +56,7 @@ class GpuCodec:
             raise ValueError(f"fixed:{bits}: the number must be {_LEAST} to {_MOST}")
         self.bits, self.device = bits, device
         self._kernels: Kernels = kernels_of(_SOURCE, device)
-        self._fault = torch.zeros(1, dtype=torch.int32, device=device)
+        self.fault = torch.zeros(1, dtype=torch.int32, device=device)  # 1 after malformed bytes; see check()
 
     def encode(self, tensor: torch.Tensor, residual: torch.Tensor | None = None) -> Encoded:
         """Encodes a contribution. tensor, residual: float32, contiguous, on this device, at least one element.
@@ -81,22 +82,23 @@ class GpuCodec:
         self._check(out, "out")
         self._check(encoded, "encoded", torch.uint8, 8)
         self._launch("gradlane_fixed_decode", -(-out.numel() // BLOCK), encoded, ctypes.c_uint64(encoded.numel()),
-                     ctypes.c_uint64(out.numel()), ctypes.c_uint32(self.bits), out, self._fault)
+                     ctypes.c_uint64(out.numel()), ctypes.c_uint32(self.bits), out, self.fault)
 
-    def decode_runs(self, runs: torch.Tensor, arena: torch.Tensor, out: torch.Tensor) -> None:
-        """Decodes runs of an arena to `out`. runs: runs_of() of them, on this device. arena: uint8 on this device,
-        whose address is a multiple of 4. check() says whether all runs were well-formed."""
+    def decode_runs(self, runs: torch.Tensor, arena: torch.Tensor, out: torch.Tensor, divisor: int = 1) -> None:
+        """Decodes runs of an arena to `out`, and divides the floats. runs: runs_of() of them, on this device. arena:
+        uint8 on this device, whose address is a multiple of 4. check() says whether all runs were well-formed."""
         self._check(out, "out")
         self._check(runs, "runs", torch.int64, 8)
         self._check(arena, "arena", torch.uint8, 4)
         self._launch("gradlane_fixed_decode_runs", runs.numel() // 3, runs, arena, ctypes.c_uint64(arena.numel()),
-                     ctypes.c_uint64(out.numel()), ctypes.c_uint32(self.bits), out, self._fault)
+                     ctypes.c_uint64(out.numel()), ctypes.c_uint32(self.bits), ctypes.c_uint32(divisor), out,
+                     self.fault)
 
     def check(self) -> None:
         """Waits for all calls of decode() and decode_runs() since the last check. Raises ValueError if bytes of one of
         them were malformed; the content of its `out` is then unspecified."""
-        if int(self._fault) != 0:
-            self._fault.zero_()
+        if int(self.fault) != 0:
+            self.fault.zero_()
             raise ValueError(f"fixed:{self.bits} on {self.device}: encoded bytes are malformed")
 
     def _check(self, tensor: torch.Tensor, name: str, dtype: torch.dtype = torch.float32, alignment: int = 4) -> None:

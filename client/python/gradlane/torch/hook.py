@@ -205,7 +205,8 @@ class State:
         if kept.layout is not None and not exact:
             kept.future = self._exchange_cut(kept, kept.layout, buffer, codec, residual, options)
         else:
-            kept.future = self._engine.all_reduce(buffer, codec=codec, residual=residual, on_result=kept.take,
+            options["on_result" if kept.bound is None else "on_host_result"] = kept.take
+            kept.future = self._engine.all_reduce(buffer, codec=codec, residual=residual,
                                                   strategy=None if exact else self.strategy, **options)
         return kept.future
 

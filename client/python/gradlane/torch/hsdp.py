@@ -75,12 +75,12 @@ class Replica(Unit):
         codec, residual = self._choose(tensor, True) if coded else (self._plain_codec(), None)
         take = None if self._bound is None or not coded else self._take
         return self._engine.all_reduce(tensor, average=True, codec=codec, residual=residual, strategy=self._strategy,
-                                       timeout=self._timeout, on_error=on_error, on_result=take)
+                                       timeout=self._timeout, on_error=on_error, on_host_result=take)
 
     def _take(self, result: torch.Tensor) -> None:
         """Updates the bound with the result, which is the same on all ranks of the ring."""
         if self._bound is not None:
-            self._bound.update(result.cpu().numpy())
+            self._bound.update(result.numpy())
 
 
 def _check_shards(found: dict[str, Any], group: dist.ProcessGroup) -> None:

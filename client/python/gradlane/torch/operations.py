@@ -98,6 +98,7 @@ class Operation:
         self.tensor: Any = None
         self.result: Any = None
         self.on_result: Callable[[Any], None] | None = None
+        self.on_host_result: Callable[[torch.Tensor], None] | None = None
         self.on_error: Callable[[Exception], None] | None = None
         self.keep: Any = None
 
@@ -183,6 +184,13 @@ class Operation:
     def finish(self) -> None:
         """Puts the result into the tensors when all pieces have succeeded; does nothing here."""
 
+    def host_result(self) -> torch.Tensor:
+        """Returns the result in host memory, in the shape of the tensor. Valid between finish() and let_go()."""
+        operand = self.operands[0] if self.operands else None
+        if operand is None or operand.host is None or operand.work.dtype != self.tensor.dtype:
+            return self.tensor.detach().cpu()  # type: ignore[no-any-return]
+        return operand.work.view(self.tensor.shape)
+
 
 class InPlace(Operation):
     """All-reduce, or broadcast from `root`, of one tensor.
@@ -204,8 +212,8 @@ class InPlace(Operation):
         self._item = 1 if self.type == Type.BYTES else operand.work.element_size()
         self._kept = root is not None and operand.filled  # this rank has the result already
         self.count = operand.nbytes // self._item
-        self.part_bytes = _PART if pieces else 0
         self.operands = [operand]
+        self.part_bytes = _PART if pieces else 0
         self._each = gpu.PART // self._item if self.is_remote and pieces else max(self.count, 1)
         self.piece_count = -(-self.count // self._each)
 

@@ -273,6 +273,8 @@ class Tasks:
             if is_first and operation.error is None:
                 with gpu.behind(operation.devices), operation.mode():
                     operation.finish()
+                    if operation.on_host_result is not None:
+                        operation.on_host_result(operation.host_result())
                     if operation.on_result is not None:
                         operation.on_result(operation.tensor)
                     if operation.devices:

@@ -198,9 +198,15 @@ struct DecodeMemory {
   Group group[kBlockGroups];
 };
 
-// Decodes a group of `count` floats whose words begin at `at`.
+// Returns the bits of a / b, rounded to nearest even. Every NaN result is the same.
+__device__ inline uint32_t divide(uint32_t a, uint32_t b) {
+  const uint32_t quotient = __float_as_uint(__fdiv_rn(__uint_as_float(a), static_cast<float>(b)));
+  return (quotient & kMagnitude) > kInf ? kCanonicalNan : quotient;
+}
+
+// Decodes a group of `count` floats whose words begin at `at`, and divides them by `divisor`, unless that is 1.
 __device__ inline void get_group(const Lattice& lattice, Group group, const uint8_t* at, uint32_t count,
-                                 uint32_t* out) {
+                                 uint32_t divisor, uint32_t* out) {
   const uint32_t word = lane() < group.words() ? load_word(at + lane() * sizeof(uint32_t)) : 0;
   uint32_t bits = 0;
   for (uint32_t j = 0; j < group.width; ++j) {
@@ -215,6 +221,7 @@ __device__ inline void get_group(const Lattice& lattice, Group group, const uint
     const uint32_t raw = __shfl_sync(kFullWarp, word, static_cast<int>(place % kWarpLanes));
     if ((group.raw >> lane() & 1) != 0) value = raw;
   }
+  if (divisor != 1) value = divide(value, divisor);
   if (lane() < count) out[lane()] = value;
 }
 
@@ -240,7 +247,7 @@ __device__ inline Group load_group(const uint8_t* block, uint32_t bytes, uint32_
 // Decodes a block. All threads of the thread block call this. Sets *fault to 1 if the block is malformed; the content
 // of `out` is then unspecified.
 __device__ inline void decode_block(const Lattice& lattice, const uint8_t* block, uint32_t bytes, uint32_t floats,
-                                    uint32_t* out, uint32_t* fault) {
+                                    uint32_t divisor, uint32_t* out, uint32_t* fault) {
   GRADLANE_SHARED(DecodeMemory, memory);
   const uint32_t groups = groups_of(floats);
   const uint32_t tag_bytes = tag_bytes_of(groups);
@@ -281,7 +288,7 @@ __device__ inline void decode_block(const Lattice& lattice, const uint8_t* block
     for (uint32_t k = warp(); k < here; k += kWarps) {
       const uint32_t begin = (first + k) * kGroupFloats;
       const uint32_t count = smaller(floats - begin, kGroupFloats);
-      get_group(lattice, memory.group[k], payload + memory.place[k] * sizeof(uint32_t), count, out + begin);
+      get_group(lattice, memory.group[k], payload + memory.place[k] * sizeof(uint32_t), count, divisor, out + begin);
     }
     words += word_sums.all;
     escapes += escape_sums.all;
@@ -299,16 +306,19 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     gradlane_fixed_decode(const uint8_t* encoded, uint64_t bytes, uint64_t floats, uint32_t bits, uint32_t* out,
                           uint32_t* fault) {
   const Part part = part_of_tensor(encoded, bytes, floats, fault);
-  if (part.valid) decode_block(lattice_of(bits), encoded + part.at, part.bytes, part.floats, out + part.first, fault);
+  if (part.valid)
+    decode_block(lattice_of(bits), encoded + part.at, part.bytes, part.floats, 1, out + part.first, fault);
 }
 
-// Decodes runs, each by one thread block of kThreads threads, to a tensor of `floats` floats. The arena is a multiple
-// of 4, and its memory ends at such a multiple. *fault, 0 at first, becomes 1 if a run is malformed or outside.
+// Decodes runs, each by one thread block of kThreads threads, to a tensor of `floats` floats, and divides each float by
+// `divisor`, as averages are. The arena is a multiple of 4, and its memory ends at such a multiple. *fault, 0 at first,
+// becomes 1 if a run is malformed or outside.
 extern "C" __global__ void __launch_bounds__(kThreads)
     gradlane_fixed_decode_runs(const Run* runs, const uint8_t* arena, uint64_t bytes, uint64_t floats, uint32_t bits,
-                               uint32_t* out, uint32_t* fault) {
+                               uint32_t divisor, uint32_t* out, uint32_t* fault) {
   const Part part = part_of_runs(runs, bytes, floats, fault);
-  if (part.valid) decode_block(lattice_of(bits), arena + part.at, part.bytes, part.floats, out + part.first, fault);
+  if (part.valid)
+    decode_block(lattice_of(bits), arena + part.at, part.bytes, part.floats, divisor, out + part.first, fault);
 }
 
 }  // namespace gradlane::gpu::fixed

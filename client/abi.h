@@ -161,10 +161,11 @@ enum gl_submission_kind {  // kinds of operations of the exchange, and two comma
 // encoded_first on: residual_segment, residual_offset and encoded_bytes say where. `offset` says where the result goes;
 // the content there does not count. The codec is that of GL_FLAG_CODEC, or the configured one, even with GL_FLAG_EXACT.
 #define GL_FLAG_ENCODED 256u
-// The result of an all-reduce of float32 goes as encoded runs (gradlane_runs) to runs_segment, at runs_offset. The
-// content at `offset` is undefined then. No residual.
+// The result of an all-reduce of float32 goes as encoded runs (gradlane_lane_runs) to runs_segment, at runs_offset. The
+// content at `offset` is undefined then. There is no residual, because runs_offset has the place of state_pitch. Runs
+// are by the operation's codec, so by raw with GL_FLAG_EXACT.
 #define GL_FLAG_RUNS 512u
-#define GL_RUNS_HEADER (GL_MAX_LANES * 32u)  // a gradlane_runs for each lane
+#define GL_RUNS_HEADER (GL_MAX_LANES * 32u)  // a gradlane_lane_runs for each lane
 #define GL_RUN_GROUP 32u                     // floats of a group; no run divides one
 #define GL_RUN_GROUP_BYTES 160u  // space for each group: for its longest block, and for an entry of the table
 static inline size_t gl_runs_space(size_t count) {

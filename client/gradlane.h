@@ -271,34 +271,39 @@ typedef struct gradlane_how {
   // stay as they are, so that the all-reduce can be repeated. `data`, in a buffer of gradlane_alloc() as well, gets the
   // result, and its content does not count. NULL: the contribution is in `data`. Ranks need not agree. There is no
   // residual, no codec or strategy "auto", no verification, no warning of what rounding has lost, and no local_reduce.
+  // If it is malformed, the operation fails on all ranks (GRADLANE_CAUSE_OTHER).
   const void* encoded;
   size_t encoded_bytes;
-  // Where the result of an all-reduce of float32 goes, if it is to be encoded runs: `runs_bytes` bytes, at least
-  // gradlane_runs_space(), in a buffer of gradlane_alloc(), at a multiple of 8. They begin with a gradlane_runs for
-  // each of 16 lanes. All runs together have each float once, as sums, even if `average` is 1: then divide the floats
-  // by the number of ranks. The content of `data`, in a buffer of gradlane_alloc() as well, is undefined afterwards.
-  // NULL: the result goes to `data`. Ranks need not agree. Only for codecs fixed:B, raw and pack, at least
-  // GRADLANE_EXACT_BELOW floats, and at most 64 MiB of them; without all that `encoded` excludes, an aggregator, and a
-  // hash.
+  // Buffer for the result of an all-reduce of float32 as encoded runs, which the program decodes
+  // (docs/codec-format.md). NULL: the result goes to `data`. It has `runs_bytes` bytes, at least gradlane_runs_space(),
+  // lies at a multiple of 8 in a buffer of gradlane_alloc(), and overlaps neither `data` nor `encoded`. It begins with
+  // GRADLANE_MAX_LANES gradlane_lane_runs. Each float is in exactly one run, as a sum even if `average` is 1: divide it
+  // by the number of ranks. `data`, also of gradlane_alloc(), is undefined afterwards, and `runs` is, too, if the
+  // operation fails. Ranks need not agree. The codec is fixed:B, raw or pack. The tensor (`whole`, or count) has at
+  // least GRADLANE_EXACT_BELOW floats, and the data is one part: 64 MiB, or less with part_bytes or a smaller
+  // exchange.max_tensor. There is no residual, no verification, no hash, no local_reduce, no aggregator, and no codec
+  // or strategy "auto".
   void* runs;
   size_t runs_bytes;
 } gradlane_how;
 
-// A run of a result: one block of docs/codec-format.md, which has `floats` floats of the tensor from `first` on.
+#define GRADLANE_MAX_LANES 16  // most lanes of a daemon
+
+// A run of a result: one encoded block, of the floats from `first` on.
 typedef struct gradlane_run {
   uint64_t first;
-  uint64_t at;  // bytes from the start of `runs` to the block
-  uint32_t floats;
-  uint32_t bytes;
+  uint64_t at;      // bytes from the start of `runs` to the block, any number
+  uint32_t floats;  // floats of the block
+  uint32_t bytes;   // bytes of the block
 } gradlane_run;
 
 // The runs of one lane of the daemon.
-typedef struct gradlane_runs {
+typedef struct gradlane_lane_runs {
   uint64_t at;     // bytes from the start of `runs` to the blocks, which follow one another
-  uint64_t bytes;  // bytes of the blocks
-  uint64_t table;  // bytes from the start of `runs` to the table: a gradlane_run for each run, in any order
-  uint64_t count;  // number of runs
-} gradlane_runs;
+  uint64_t bytes;  // bytes of all these blocks
+  uint64_t table;  // bytes from the start of `runs` to the table, which has a gradlane_run for each run, in any order
+  uint64_t count;  // number of runs; 0: the lane has none
+} gradlane_lane_runs;
 
 #define GRADLANE_HOW_INIT \
   { sizeof(gradlane_how), NULL, NULL, 0, 0, 0, 0, 0, NULL, GRADLANE_SUM, 0, 0, 0, NULL, NULL, NULL, 0, NULL, 0 }
@@ -335,8 +340,8 @@ size_t gradlane_encoded_space(size_t count);
 size_t gradlane_encoded_bytes(const void* encoded, size_t count);
 // Returns the bytes of memory that a result of `count` floats needs as runs (`runs` of gradlane_how).
 size_t gradlane_runs_space(size_t count);
-// Returns GRADLANE_OK if an all-reduce of `count` floats by this codec and strategy (NULL: the daemon's) can take an
-// encoded contribution and give its result as runs, else GRADLANE_BAD_ARGUMENT.
+// Checks whether an all-reduce of `count` floats by this codec and strategy (NULL: the daemon's) can take an encoded
+// contribution and give its result as runs. Returns GRADLANE_BAD_ARGUMENT if not, and gradlane_error() says why.
 gradlane_code gradlane_check_runs(gradlane_context* gl, const char* codec, const char* strategy, size_t count);
 
 // Waits until the request is over, for at most timeout_ms (-1: forever). Returns how it ended, or GRADLANE_PENDING; it

@@ -28,7 +28,7 @@ struct EncodedContribution {
 // A run of a result: one block of `floats` floats of the tensor, from `first` on.
 struct ResultRun {
   uint64_t first;
-  uint64_t at;  // where the block begins
+  uint64_t at;  // where the block begins, in bytes; RunArea::at says from where
   uint32_t floats;
   uint32_t bytes;
 };
@@ -36,12 +36,12 @@ struct ResultRun {
 // Memory for the result of an all-reduce of floats as runs, in any order. Blocks grow from the front, and the table of
 // runs grows from the end downwards. The trainer reads them after the operation.
 struct RunArea {
-  // Bytes for each group of floats, or part of one: for the longest block of a group, and its entry of the table.
+  // Bytes for each begun group of floats: for its longest block, and for an entry of the table.
   static constexpr size_t kGroupBytes = 160;
 
   uint8_t* data = nullptr;  // null: the result is floats
   size_t bytes = 0;
-  uint64_t at = 0;  // what data[0] is called in ResultRun::at
+  uint64_t at = 0;  // ResultRun::at of data[0]
 };
 
 // One collective operation. It works in place, except all-to-all. All ranks must submit the same operations in the same
@@ -78,11 +78,12 @@ struct Operation {
   size_t count = 0;  // elements
   // Must stay valid until the completion, and nobody else may touch it. Any alignment is allowed.
   void* data = nullptr;
-  // This rank's contribution, if it is encoded. Then the content of `data` does not count. Sums and averages by
-  // all-reduce, without residual.
+  // This rank's contribution, if it is encoded. Then the content of `data` does not count. It is for sums and averages
+  // by all-reduce, without residual.
   EncodedContribution encoded{};
   // Where the result goes, if it is to be encoded runs. They have sums, even if the operation averages. The content of
-  // `data` is then undefined. All-reduces by ring and direct, with codecs that encodes_tensors() allows.
+  // `data` is then undefined. It is for sums and averages by all-reduce, by any strategy but an aggregator, with codecs
+  // that encodes_tensors() allows and that do not round once.
   RunArea runs{};
   // Output of an all-to-all, which must not overlap `data`. Null for all other kinds.
   void* out = nullptr;

@@ -73,6 +73,9 @@ def run_rank():
             slowest = torch.tensor([time.perf_counter() - begin], device=device, dtype=torch.float64)
             dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
             seconds.append(float(slowest))
+        if backend == "gradlane" and os.environ.get("GRADLANE_GPU_CODEC") == "1" and size >= 1 << 20 and not spec["cpu"]:
+            if not any(gradlane.torch.Engine.existing()._workspaces.values()):
+                sys.exit("bench_nccl.py: the GPU does not encode: the warnings above say why")
         wrong = torch.tensor([int((~((result - expected).abs() <= spec["bound"])).sum())], device=device)  # NaN is wrong
         dist.all_reduce(wrong, op=dist.ReduceOp.MAX)
         if rank == 0:

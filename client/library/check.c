@@ -304,10 +304,10 @@ static gradlane_code check_verify(gradlane_context* gl, gradlane_type type, cons
   return GRADLANE_OK;
 }
 
-// Checks an operation with `what`: an encoded contribution, or a result as encoded runs.
-static gradlane_code check_encodes(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
-                                   const gradlane_how* how, const struct gl_codec_name* codec, const char* what,
-                                   struct gl_operation* out) {
+// Checks what an encoded contribution and a result as runs both need. `what` names the one in messages.
+static gradlane_code check_allows_encoding(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
+                                           const gradlane_how* how, const struct gl_codec_name* codec, const char* what,
+                                           struct gl_operation* out) {
   const char* const name = gl_kind_name(kind);
   const uint32_t lattice = GL_CODEC_ADAPTIVE | GL_CODEC_EXACT_SUMS;
   const bool plain = (codec->flags & GL_CODEC_EXACT) != 0 ||
@@ -330,7 +330,7 @@ static gradlane_code check_encodes(gradlane_context* gl, enum gl_submission_kind
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: a sum with %s cannot be verified", name, what);
   }
   if (how->residual != NULL) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there is no residual with %s", name, what);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s excludes a residual", name, what);
   }
   if (out->staged) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s needs data in a buffer of gradlane_alloc()", name, what);
@@ -342,7 +342,6 @@ static gradlane_code check_encodes(gradlane_context* gl, enum gl_submission_kind
   return GRADLANE_OK;
 }
 
-// Returns whether the ranges overlap.
 static bool overlap(struct gl_range one, struct gl_range other) {
   const uintptr_t a = (uintptr_t)one.base;
   const uintptr_t b = (uintptr_t)other.base;
@@ -354,11 +353,12 @@ static gradlane_code check_gives_runs(gradlane_context* gl, enum gl_submission_k
                                       const gradlane_how* how, const struct gl_codec_name* codec,
                                       struct gl_operation* out) {
   const char* const name = gl_kind_name(kind);
-  gradlane_code code = check_encodes(gl, kind, type, how, codec, "a result as runs", out);
+  gradlane_code code = check_allows_encoding(gl, kind, type, how, codec, "a result as runs", out);
   if (code != GRADLANE_OK) return code;
   const struct gl_operation_traits traits = {.call = name, .kind = kind, .codec = codec};
   const struct gl_strategy_row* strategy = NULL;
-  code = gl_find_strategy(gl, how->strategy, &traits, &strategy);
+  const bool chosen = how->strategy != NULL && strcmp(how->strategy, "auto") != 0;
+  code = gl_find_strategy(gl, chosen ? how->strategy : NULL, &traits, &strategy);
   if (code != GRADLANE_OK) return code;
   const bool aggregates = strategy != NULL && (strategy->flags & GL_STRATEGY_BACK) != 0;
   if (!aggregates && (codec->flags & GL_CODEC_ROUNDS_ONCE) == 0) return GRADLANE_OK;
@@ -366,17 +366,23 @@ static gradlane_code check_gives_runs(gradlane_context* gl, enum gl_submission_k
                  aggregates ? "an aggregator" : "codec exact");
 }
 
-// Checks that the result can be the runs of one part.
-static gradlane_code check_one_part(gradlane_context* gl, enum gl_submission_kind kind,
-                                    const struct gl_operation* out) {
-  if (out->parts == 1 && out->whole >= GRADLANE_EXACT_BELOW && out->hash == NULL) return GRADLANE_OK;
-  const uint64_t most = gl->welcome.max_bytes < GL_PART_BYTES ? gl->welcome.max_bytes : GL_PART_BYTES;
+// Checks that a result as runs has an allowed length, and no hash.
+static gradlane_code check_one_part(gradlane_context* gl, const struct gl_operation* out, uint64_t count) {
+  const char* const name = gl_kind_name(GL_ALL_REDUCE);
+  if (out->hash != NULL) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: a result as runs has no hash", name);
+  if (out->whole < GRADLANE_EXACT_BELOW) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: the tensor has %" PRIu64 " floats; a result as runs has %d or more",
+                   name, out->whole, GRADLANE_EXACT_BELOW);
+  }
+  if (out->parts <= 1) return GRADLANE_OK;
   return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                 "%s: a result as runs has at least %d floats, at most %" PRIu64 " bytes of them, and no hash",
-                 gl_kind_name(kind), GRADLANE_EXACT_BELOW, most);
+                 "%s: %" PRIu64 " floats are more than the %" PRIu64
+                 " of one part, the most for a result as runs: divide the tensor, or raise part_bytes or the daemon's "
+                 "exchange.max_tensor",
+                 name, count, out->each);
 }
 
-// Checks where a result goes as encoded runs.
+// Checks the buffer for a result as runs.
 static gradlane_code check_runs(gradlane_context* gl, enum gl_submission_kind kind, gradlane_type type,
                                 const gradlane_how* how, const struct gl_codec_name* codec, struct gl_operation* out) {
   const char* const name = gl_kind_name(kind);
@@ -384,7 +390,7 @@ static gradlane_code check_runs(gradlane_context* gl, enum gl_submission_kind ki
   if (how->runs == NULL || kind == GL_ENCODE) return GRADLANE_OK;
   const gradlane_code code = check_gives_runs(gl, kind, type, how, codec, out);
   if (code != GRADLANE_OK) return code;
-  if (check_one_part(gl, kind, out) != GRADLANE_OK) return GRADLANE_BAD_ARGUMENT;
+  if (check_one_part(gl, out, submission->count) != GRADLANE_OK) return GRADLANE_BAD_ARGUMENT;
   const size_t least = gradlane_runs_space(submission->count);
   if (how->runs_bytes < least || (uintptr_t)how->runs % sizeof(uint64_t) != 0) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: runs has %zu bytes at %p; %zu floats need %zu, at a multiple of %zu",
@@ -403,7 +409,7 @@ static gradlane_code check_encoded(gradlane_context* gl, enum gl_submission_kind
   const char* const name = gl_kind_name(kind);
   struct gl_submission* const submission = &out->submission;
   if (how->encoded == NULL && kind != GL_ENCODE) return GRADLANE_OK;
-  const gradlane_code code = check_encodes(gl, kind, type, how, codec, "an encoded contribution", out);
+  const gradlane_code code = check_allows_encoding(gl, kind, type, how, codec, "an encoded contribution", out);
   if (code != GRADLANE_OK) return code;
   if (submission->count == 0) {
     if (kind != GL_ENCODE) return GRADLANE_OK;
@@ -509,5 +515,6 @@ gradlane_code gradlane_check_runs(gradlane_context* gl, const char* codec, const
   if (code != GRADLANE_OK) return code;
   size_t bytes = 0;
   code = divide_into_parts(gl, GL_ALL_REDUCE, count, &kTypes[GRADLANE_FLOAT32], 0, &operation, &bytes);
-  return code == GRADLANE_OK ? check_one_part(gl, GL_ALL_REDUCE, &operation) : code;
+  operation.whole = count;
+  return code == GRADLANE_OK ? check_one_part(gl, &operation, count) : code;
 }

@@ -49,9 +49,9 @@ bool is_ring(const StrategyId& id, unsigned world) {
   return id.kind == StrategyId::Kind::kRing || world == 1 || round_all;
 }
 
-// Returns whether an operation can take an encoded contribution, and give its result as runs. An aggregator's results
+// Returns whether the operation may have its encoded contribution and its runs, if it has any. An aggregator's results
 // may have another codec. A codec that rounds once makes averages, and runs have sums.
-bool can_be_encoded(const Operation& operation, const Codec& codec, const StrategyId& strategy) {
+bool allows_encoded(const Operation& operation, const Codec& codec, const StrategyId& strategy) {
   if (operation.encoded.floats == 0 && operation.runs.data == nullptr) return true;
   const bool sums = operation.kind == OpKind::kAllReduce && operation.type == ElementType::kFloat32 &&
                     !picks(operation.reduction) && operation.residual == nullptr;
@@ -99,7 +99,7 @@ Exchange::Refusal Admission::check(const Operation& operation) const noexcept {
   const Codec codec = codec_for(operation, config_.codec);
   const bool owes = sums_coded(operation, codec.row()) && codec.has_feedback();
   if (operation.residual != nullptr && !owes) return Refusal::kBad;
-  if (!can_be_encoded(operation, codec, strategy)) return Refusal::kBad;
+  if (!allows_encoded(operation, codec, strategy)) return Refusal::kBad;
   const bool coded = encoded(operation.type, operation.reduction, codec.row().serves);
   if (sums_coded(operation, codec.row()) && needs_links(codec.row()) && !all_linked_) return Refusal::kStrategy;
   if (operation.back_codec && !can_come_back(*operation.back_codec, codec)) return Refusal::kBad;

@@ -15,6 +15,7 @@
 
 namespace gradlane {
 
+class DecodedBlocks;
 class Egress;
 class Peers;
 class PollBudget;
@@ -41,7 +42,7 @@ struct EngineParts {
   unsigned owners;                  // number of ranks if blocks may have owners, else 0
   std::span<uint8_t> scratch;       // buffer for an encoded block that is decoded at once
   std::span<uint8_t> private_copy;  // buffer for decoded elements that no trainer can write to; empty if alone
-  std::span<float> decoded;         // buffer of OperationState::contribution()
+  DecodedBlocks& decoded;           // for OperationState::contribution()
 };
 
 // Moves the elements of one operation; `Strategy` says where they go. The exchange makes one object for each slot of

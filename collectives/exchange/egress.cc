@@ -27,7 +27,7 @@ std::vector<Link> make_links(const ExchangeConfig& config, const Topology& topol
 }  // namespace
 
 Egress::Egress(const ExchangeConfig& config, const Topology& topology, bool owners, PacketIo& io, Counters& counters,
-               const Peers& peers, PollBudget& budget, Tracer& tracer, std::span<float> decoded)
+               const Peers& peers, PollBudget& budget, Tracer& tracer, DecodedBlocks& decoded)
     : config_(config),
       counters_(counters),
       peers_(peers),

@@ -28,7 +28,7 @@ class Egress {
  public:
   // `owners`: whether blocks may have owners, whose results go to all ranks. `decoded`: as in EngineParts.
   Egress(const ExchangeConfig& config, const Topology& topology, bool owners, PacketIo& io, Counters& counters,
-         const Peers& peers, PollBudget& budget, Tracer& tracer, std::span<float> decoded);
+         const Peers& peers, PollBudget& budget, Tracer& tracer, DecodedBlocks& decoded);
   // Gives back all buffers.
   ~Egress();
   Egress(const Egress&) = delete;
@@ -134,7 +134,7 @@ class Egress {
   const Peers& peers_;
   PollBudget& budget_;
   Tracer& tracer_;
-  const std::span<float> decoded_;
+  DecodedBlocks& decoded_;
   AllCodecTotals codec_totals_{};
   std::vector<Link> links_;
   std::vector<Outbox> outboxes_;

@@ -84,7 +84,6 @@ ExchangeState::ExchangeState(const ExchangeConfig& config, PacketIo& io)
       io_(io),
       topology_(config_.strategies, config_.world, config_.rank),
       admission_(config_, topology_),
-      decoded_(kMaxRunElements),
       tracer_(config_.rank, topology_.neighbours()),
       peers_(topology_.links()),
       egress_(config_, topology_, any_owners(config_), io, counters_, peers_, budget_, tracer_, decoded_),

@@ -72,7 +72,7 @@ class ExchangeState {
   Counters counters_;
   const Topology topology_;
   const Admission admission_;
-  std::vector<float> decoded_;
+  DecodedBlocks decoded_;
   PollBudget budget_;
   Tracer tracer_;
   Peers peers_;

@@ -6,7 +6,6 @@
 
 #include "collectives/exchange/operation_state.h"
 #include "collectives/exchange/poll_budget.h"
-#include "compress/encoded_tensor.h"
 
 namespace gradlane {
 namespace {
@@ -23,9 +22,6 @@ void LoneAlgorithm::begin() noexcept {
 bool LoneAlgorithm::done() const noexcept { return block_ == it_.blocks.blocks(); }
 
 bool LoneAlgorithm::send_own(Nanos) noexcept {
-  // Each round of an encoded contribution decodes whole blocks.
-  const size_t most =
-      it_.operation.encoded.floats != 0 ? kEncodedBlock : std::max(it_.coder.granule() * 16, it_.coder.cut());
   size_t rounds = 0;
   for (; block_ != it_.blocks.blocks(); ++block_, done_ = 0) {
     const size_t count = it_.strategy->start(it_.route, block_).expected ? it_.blocks.count(block_) : 0;
@@ -40,7 +36,7 @@ bool LoneAlgorithm::send_own(Nanos) noexcept {
         parts_.budget.ask_again();
         return true;
       }
-      if (!round(std::min(count - done_, most))) return false;
+      if (!round(std::min(count - done_, std::max(it_.coder.granule() * 16, it_.coder.cut())))) return false;
     }
   }
   return false;
@@ -59,7 +55,7 @@ bool LoneAlgorithm::round(size_t count) noexcept {
     encoded = it_.coder.encode_sum(data, count, from, parts_.scratch);
   }
   if (it_.gives_runs()) {
-    it_.keep_run(parts_.scratch.first(encoded.bytes), block_, done_, encoded.floats);
+    it_.append_run(parts_.scratch.first(encoded.bytes), block_, done_, encoded.floats);
     done_ += encoded.floats;
     return true;
   }

@@ -7,7 +7,6 @@
 
 #include "base/stream_copy.h"
 #include "collectives/exchange/poll_budget.h"
-#include "compress/encoded_tensor.h"
 
 namespace gradlane {
 
@@ -37,15 +36,15 @@ size_t OperationState::copy_share(unsigned block, size_t first, PollBudget& budg
 }
 
 const uint8_t* OperationState::contribution(unsigned block, size_t element, size_t count,
-                                            std::span<float> buffer) noexcept {
+                                            DecodedBlocks& decoded) noexcept {
   const EncodedContribution& coded = operation.encoded;
   if (coded.floats == 0) return elements(block, element);
   const size_t first = coded.first + base + blocks.offset(block) + element;
-  if (EncodedTensor(coded.bytes, coded.floats).decode(*coded.codec, first, buffer.first(count))) {
-    return reinterpret_cast<const uint8_t*>(buffer.data());
+  const float* const floats = decoded.get(id, coded, first, count);
+  if (floats == nullptr) {
+    outcome.failure = {.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(rank), .field = Field::kEncoded};
   }
-  outcome.failure = {.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(rank), .field = Field::kEncoded};
-  return nullptr;
+  return reinterpret_cast<const uint8_t*>(floats);
 }
 
 size_t OperationState::tensor_bytes() const noexcept {
@@ -55,7 +54,7 @@ size_t OperationState::tensor_bytes() const noexcept {
 
 void OperationState::store_final(std::span<const uint8_t> encoded, unsigned block, size_t element, size_t count,
                                  std::span<uint8_t> buffer) noexcept {
-  if (gives_runs()) return keep_run(encoded, block, element, count);
+  if (gives_runs()) return append_run(encoded, block, element, count);
   uint8_t* const results = elements(block, element);
   uint8_t* const decoded = streams ? buffer.data() : results;
   (void)result_coder.decode(encoded, decoded, count);
@@ -63,10 +62,11 @@ void OperationState::store_final(std::span<const uint8_t> encoded, unsigned bloc
   if (streams) stream_copy(results, decoded, count * coder.element_bytes());
 }
 
-void OperationState::keep_run(std::span<const uint8_t> encoded, unsigned block, size_t element, size_t count) noexcept {
+void OperationState::append_run(std::span<const uint8_t> encoded, unsigned block, size_t element,
+                                size_t count) noexcept {
   const RunArea& area = operation.runs;
   const size_t table = (outcome.runs + 1) * sizeof(ResultRun);
-  // There is space, because each group of floats comes once: RunArea::kGroupBytes.
+  // This cannot fail, because each group of floats comes once: RunArea::kGroupBytes.
   if (area.bytes - outcome.run_bytes < encoded.size() + table) {
     outcome.failure = {.code = FailureCode::kAborted, .rank = static_cast<uint16_t>(rank)};
     return;

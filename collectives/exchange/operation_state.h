@@ -11,6 +11,7 @@
 #include "collectives/exchange/algorithms.h"
 #include "collectives/exchange/blocks.h"
 #include "collectives/exchange/coder.h"
+#include "collectives/exchange/decoded_blocks.h"
 #include "collectives/exchange/ordered_reducer.h"
 #include "collectives/exchange/pending_bitmap.h"
 #include "collectives/operation.h"
@@ -108,19 +109,19 @@ struct OperationState {
     return operation.reduction == Reduction::kAverage && !coder.rounds_once();
   }
   // Returns `count` elements, at most kMaxRunElements, of this rank's contribution. They are in the tensor or, if the
-  // contribution is encoded, in `buffer`, which has space for kMaxRunElements floats. Returns null, and lets the
-  // operation fail, if the encoded contribution is malformed.
+  // contribution is encoded, in `decoded`, until its next use. Returns null, and lets the operation fail, if the
+  // encoded contribution is malformed.
   [[nodiscard]] const uint8_t* contribution(unsigned block, size_t element, size_t count,
-                                            std::span<float> buffer) noexcept;
+                                            DecodedBlocks& decoded) noexcept;
   // Returns the bytes of the whole tensor, of which this exchange may have a part.
   [[nodiscard]] size_t tensor_bytes() const noexcept;
-  // Decodes results of the last stage to their place, and completes them; or keeps them as a run. `buffer` has space
-  // for kMaxRunElements elements.
+  // Decodes results of the last stage to their place, and completes them; or appends them to the runs. `buffer` has
+  // space for kMaxRunElements elements.
   void store_final(std::span<const uint8_t> encoded, unsigned block, size_t element, size_t count,
                    std::span<uint8_t> buffer) noexcept;
-  // Returns whether results of the last stage become runs, each by one call of keep_run().
+  // Returns whether results of this stage become runs: append_run() appends an encoded result to Operation::runs.
   [[nodiscard]] bool gives_runs() const noexcept { return operation.runs.data != nullptr && final_stage; }
-  void keep_run(std::span<const uint8_t> encoded, unsigned block, size_t element, size_t count) noexcept;
+  void append_run(std::span<const uint8_t> encoded, unsigned block, size_t element, size_t count) noexcept;
   // Copies elements of an all-to-all that stay on this rank, as many as a poll may. Returns their number.
   size_t copy_share(unsigned block, size_t first, PollBudget& budget) const noexcept;
 

@@ -142,8 +142,7 @@ void OwnerAlgorithm::sum_exactly(size_t first, size_t count) noexcept {
 // Adds this rank's own elements, rounded like all contributions.
 void OwnerAlgorithm::add_own(size_t first, size_t count, uint8_t* sums, bool begins) noexcept {
   for (size_t done = 0; done < count;) {
-    // If `scratch` is too small for all of it, the next turn decodes the rest again.
-    const size_t piece = std::min(count - done, kMaxRunElements / 2);
+    const size_t piece = std::min(count - done, kMaxRunElements);
     const uint8_t* const own = it_.contribution(own_, first + done, piece, parts_.decoded);
     if (own == nullptr) return;
     const ElementContext from = it_.context_of(own_, first + done, it_.adds_contributions());
@@ -212,7 +211,7 @@ bool OwnerAlgorithm::queue_result(size_t count, Nanos now) noexcept {
     } while (encoded.floats == 0 && outbox.begin_next(Outbox::kResults, now));
     if (encoded.floats == 0) return false;
     if (it_.gives_runs()) {
-      it_.keep_run(place.bytes.first(encoded.bytes), own_, queued_, encoded.floats);
+      it_.append_run(place.bytes.first(encoded.bytes), own_, queued_, encoded.floats);
     } else {
       (void)it_.result_coder.decode(place.bytes.first(encoded.bytes), data, encoded.floats);
     }

@@ -112,7 +112,7 @@ size_t RingAlgorithm::pass_on(const Run& run, Nanos now) noexcept {
     if (hop.status == Status::kOk && hop.floats == 0 && outbox.begin_next(channel, now)) continue;
     if (hop.status != Status::kOk || hop.floats == 0) break;
     if (step.store && it_.gives_runs()) {
-      it_.keep_run(place.bytes.first(hop.bytes), block, begin + done, hop.floats);
+      it_.append_run(place.bytes.first(hop.bytes), block, begin + done, hop.floats);
     } else if (step.store) {
       // The result is decode(encode(sum)) on this rank too. The local elements are no longer needed.
       store_result(it_.coder, block, begin + done, place.bytes.first(hop.bytes), hop.floats);
@@ -277,7 +277,7 @@ size_t RingAlgorithm::send(const Step& step, const Egress::Source& from, Nanos n
   if (piece.elements == 0) return 0;
   const bool goes_on = step.phase == Phase::kGather && it_.route.stage != 0 && !it_.last_stage();
   if (step.phase == Phase::kGather && it_.gives_runs()) {
-    it_.keep_run(piece.encoded(), from.block, from.first, piece.elements);
+    it_.append_run(piece.encoded(), from.block, from.first, piece.elements);
   } else if (goes_on && from.data != parts_.private_copy.data()) {
     store_with_digests(it_.result_coder, from.block, from.first, piece.encoded(), piece.elements);
   } else if (step.store) {

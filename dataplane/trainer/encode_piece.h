@@ -5,8 +5,8 @@
 
 namespace gradlane {
 
-// Encodes one poll's piece of the job's tensor. Returns whether it was the last piece, or sets the job's failure if the
-// table of the encoded tensor is malformed. `rank`: the trainer.
+// Encodes one poll's piece of the job's tensor. Returns true after the last piece. If the table of the encoded tensor
+// is malformed, sets the job's failure and returns true, too. `rank`: the trainer.
 [[nodiscard]] bool encode_piece(TrainerJob& job, unsigned rank) noexcept;
 
 }  // namespace gradlane

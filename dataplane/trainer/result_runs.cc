@@ -11,7 +11,7 @@
 namespace gradlane {
 namespace {
 
-static_assert(GL_RUNS_HEADER == kMaxLanes * sizeof(gradlane_runs));
+static_assert(GL_RUNS_HEADER == kMaxLanes * sizeof(gradlane_lane_runs));
 static_assert(GL_RUN_GROUP == kEncodedGroup && GL_RUN_GROUP_BYTES == RunArea::kGroupBytes);
 static_assert(sizeof(gradlane_run) == sizeof(ResultRun) && offsetof(gradlane_run, at) == offsetof(ResultRun, at) &&
               offsetof(gradlane_run, floats) == offsetof(ResultRun, floats) &&
@@ -25,11 +25,11 @@ RunArea run_area(uint8_t* buffer, const Share& share) noexcept {
   return {.data = buffer + at, .bytes = groups * RunArea::kGroupBytes, .at = at};
 }
 
-void put_run_entry(uint8_t* buffer, unsigned lane, const RunArea& area, const Completion& completion) noexcept {
-  const gradlane_runs found = {.at = area.at,
-                               .bytes = completion.run_bytes,
-                               .table = area.at + area.bytes - completion.runs * sizeof(gradlane_run),
-                               .count = completion.runs};
+void write_lane_runs(uint8_t* buffer, unsigned lane, const RunArea& area, const Completion& completion) noexcept {
+  const gradlane_lane_runs found = {.at = area.at,
+                                    .bytes = completion.run_bytes,
+                                    .table = area.at + area.bytes - completion.runs * sizeof(gradlane_run),
+                                    .count = completion.runs};
   std::memcpy(buffer + lane * sizeof found, &found, sizeof found);
 }
 

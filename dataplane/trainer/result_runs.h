@@ -11,7 +11,7 @@ namespace gradlane {
 
 // Returns a lane's part of a buffer of GL_FLAG_RUNS.
 [[nodiscard]] RunArea run_area(uint8_t* buffer, const Share& share) noexcept;
-// Writes which runs a lane's part has.
-void put_run_entry(uint8_t* buffer, unsigned lane, const RunArea& area, const Completion& completion) noexcept;
+// Writes the lane's gradlane_lane_runs to the start of the buffer.
+void write_lane_runs(uint8_t* buffer, unsigned lane, const RunArea& area, const Completion& completion) noexcept;
 
 }  // namespace gradlane

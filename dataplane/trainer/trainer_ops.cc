@@ -431,7 +431,7 @@ void TrainerOps::end(Job& it, const Completion& completion) noexcept {
     return;
   }
   if (it.parts[0].runs != nullptr) {
-    put_run_entry(it.parts[0].runs, setup_.lane, run_area(it.parts[0].runs, it.share), completion);
+    write_lane_runs(it.parts[0].runs, setup_.lane, run_area(it.parts[0].runs, it.share), completion);
   }
   if (!shares_buffer() || it.share.count == 0 || it.alone) {
     finish(it, kNoFailure);

@@ -29,10 +29,10 @@ namespace gradlane {
 //   exchanging  the exchange works on it
 //   copying     the result is copied to the other trainers, a piece in each poll
 //
-// If there is a single trainer, its jobs wait in no other states than `ready` and `exchanging`, except GL_ENCODE:
-// `summing` then encodes a contribution for later operations, and the job ends without the exchange. Operations reach
-// the exchange in the order in which they were submitted, even those that will fail, so that numbers agree on all
-// ranks.
+// If there is a single trainer, its jobs wait in no other states than `ready` and `exchanging`, except those of
+// GL_ENCODE: `summing` then encodes a contribution for later operations, and the job ends without the exchange.
+// Operations reach the exchange in the order in which they were submitted, even those that will fail, so that numbers
+// agree on all ranks.
 //
 // When a generation of the ring ends, numbers begin at 0 with the operations that ranks submit next. A trainer that
 // does not know of the end yet may submit an operation that belongs to the old count. No other rank would run it. So

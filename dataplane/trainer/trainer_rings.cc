@@ -354,8 +354,8 @@ bool TrainerRings::check_encoded(const gl_submission& entry, const SubmissionLim
   return true;
 }
 
-// Checks the buffer for a result as encoded runs. The exchange would refuse other operations too, but then they are no
-// fault of the trainer.
+// Checks the buffer for a result as encoded runs. The exchange would refuse the same operations, but here they count as
+// a fault of the trainer.
 bool TrainerRings::check_runs(const gl_submission& entry, const SubmissionLimits& limits, Submission& result,
                               FaultReport& report) noexcept {
   const Operation& operation = result.operation;
@@ -367,7 +367,7 @@ bool TrainerRings::check_runs(const gl_submission& entry, const SubmissionLimits
                         (entry.flags & GL_FLAG_RESIDUAL) == 0 && !limits.local_reduce;
   if (!sensible) return fault(report, TrainerFault::kBadOperation);
   if (!locate(entry.runs_segment, entry.runs_offset, gl_runs_space(operation.count), result.runs, report)) return false;
-  if (entry.runs_offset % alignof(gradlane_runs) != 0) return fault(report, TrainerFault::kBadOperation);
+  if (entry.runs_offset % alignof(gradlane_lane_runs) != 0) return fault(report, TrainerFault::kBadOperation);
   result.runs_segment = entry.runs_segment;
   return true;
 }

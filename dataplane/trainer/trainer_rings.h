@@ -42,7 +42,8 @@ struct Submission {
   // segment of the residual, of an all-to-all's output, or of the encoded contribution
   unsigned residual_segment = GL_MAX_SEGMENTS;
   bool encodes = false;  // GL_ENCODE: encodes operation.encoded, and no other rank takes part
-  // Segment and buffer for the result as encoded runs (gradlane_runs): each lane has a part of it. null: floats
+  // Segment and buffer of the result as encoded runs (gradlane_lane_runs); null: the result is floats. Each lane has a
+  // part of the buffer.
   unsigned runs_segment = GL_MAX_SEGMENTS;
   uint8_t* runs = nullptr;
   unsigned slot = 0;       // slot as in gl_submission

@@ -156,17 +156,19 @@ class Runs(unittest.TestCase):
 
         check("runs has 16 bytes", self.call(data, runs[:16]))
         check("at a multiple of 8", self.call(data, runs[1:]))
-        check("at least 1024 floats", self.call(data[:1023], runs))
+        check("has 1023 floats; a result as runs has 1024 or more", self.call(data[:1023], runs))
         check("needs one without loss", self.call(data, runs, codec="bf16"))
         check("codec exact gives no result as runs", self.call(data, runs, codec="exact", strategy="direct"))
         check("data and runs overlap", self.call(runs[:400_000].view("float32"), runs))
-        check("there is no residual", self.call(data, runs, codec="fixed:10", more=with_residual))
+        check("excludes a residual", self.call(data, runs, codec="fixed:10", more=with_residual))
         check("not in a buffer", self.call(data, numpy.zeros(runs.size, "uint8")))
         long = gl.zeros((16 << 20) + 1)
-        check("at most 67108864 bytes", self.call(long, gl.zeros(gl._lib.gradlane_runs_space(long.size), "uint8")))
+        check("16777217 floats are more than the 16777216 of one part", self.call(
+            long, gl.zeros(gl._lib.gradlane_runs_space(long.size), "uint8")))
         look = gl._lib.gradlane_check_runs
         self.assertEqual(look(gl._connection.handle, b"fixed:10", None, 16 << 20), errors.OK)
-        check("at most 67108864 bytes", look(gl._connection.handle, b"fixed:10", None, long.size))
+        check("more than the 16777216 of one part", look(gl._connection.handle, b"fixed:10", None, long.size))
+        check("has 100 floats", look(gl._connection.handle, b"fixed:10", None, 100))
         check("needs one without loss", look(gl._connection.handle, b"topk:1%", b"ring", 5000))
 
 
@@ -201,7 +203,7 @@ class Refused(unittest.TestCase):
         self.refused("encoded by 'fixed:10'", gl.all_reduce, data, encoded=encoded, codec=gradlane.AdaptiveBound())
         self.refused("only for sums of float32", gl.all_reduce, data.astype("float64"), encoded=encoded)
         self.refused("only for sums", gl.all_reduce, data, encoded=gl.encode(data, codec="raw"), reduction="max")
-        self.refused("no residual with an encoded contribution", gl.all_reduce, data, encoded=encoded, residual=gl.zeros(5000))
+        self.refused("an encoded contribution excludes a residual", gl.all_reduce, data, encoded=encoded, residual=gl.zeros(5000))
         if gl.world > 1:
             self.refused("needs a strategy that is named", gl.all_reduce, data, encoded=encoded, strategy="auto")
         overlapping = gradlane.Encoded(data.view("uint8"), 5000, "raw")

@@ -4,6 +4,7 @@
 // shared memory lies between guard pages. Input: byte 0 chooses the number of nodes, of trainers per node, and of
 // lanes. Actions follow, each a byte and its arguments.
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -79,9 +80,11 @@ class Play {
         bad.put(input_.take<uint8_t>() % world_.config().lanes, input_.take<gl_submission>());
         break;
       }
-      case 2:
-      case 3:  // a valid submission
+      case 2:  // a valid submission
         bad.submit(submission());
+        break;
+      case 3:
+        bad.submit(encoded());
         break;
       case 4:
         bad.cancel(input_.take<uint8_t>());
@@ -130,6 +133,33 @@ class Play {
     const auto submitted = static_cast<OpKind>(it.kind);
     if (more >= 128 && supports(strategy, submitted)) it.strategy = strategy.code();
     if (reduces(submitted)) it.flags = more % 8 == 7 ? GL_FLAG_MIN : more % 8 == 6 ? GL_FLAG_MAX : 0;
+    return it;
+  }
+
+  // Returns a submission with an encoded contribution of any bytes, a result as runs, or both.
+  gl_submission encoded() {
+    constexpr size_t kContribution = 1024, kRuns = 4096;  // places in segment 0
+    gl_submission it = submission_of(OpKind::kAllReduce, ElementType::kFloat32, input_.take<uint16_t>() % 256);
+    const unsigned more = input_.take<uint8_t>();
+    if (more % 4 != 0) {
+      it.flags |= GL_FLAG_ENCODED;
+      it.residual_offset = kContribution;
+      it.encoded_bytes = input_.take<uint16_t>() % (kRuns - kContribution);
+      it.encoded_first = input_.take<uint8_t>();
+      it.encoded_count = it.encoded_first + it.count + input_.take<uint8_t>();
+      const size_t length = input_.take<uint8_t>();
+      for (size_t i = 0; i < length; ++i) trainers_[0]->segment(0)[kContribution + i] = input_.take<uint8_t>();
+    }
+    if (more % 4 < 3) {
+      it.flags |= GL_FLAG_RUNS;
+      it.runs_offset = kRuns;
+    }
+    if (more >= 128) {
+      const Codec codec = find_codec("fixed:10");
+      it.flags |= GL_FLAG_CODEC;
+      it.codec = static_cast<uint8_t>(codec.id());
+      it.codec_arguments = std::bit_cast<uint64_t>(codec.arguments());
+    }
     return it;
   }
 

@@ -31,7 +31,7 @@
 namespace gradlane {
 namespace {
 
-constexpr size_t kMostRunBytes = size_t{64} << 20;  // the longest tensor whose result can be runs
+constexpr size_t kMostRunBytes = size_t{64} << 20;  // bytes of the longest tensor whose result can be runs
 
 // Shared memory of one row: the state arrays, one after the other, the encoded contribution, or the result's runs.
 template <typename T>
@@ -191,7 +191,7 @@ class Perf {
            !candidate.codec.there.row().rounds_once && bytes_ <= kMostRunBytes;
   }
 
-  // Runs one more operation, whose result are runs. Returns the number of elements of all ranks in which it differs
+  // Runs one more operation, with its result as runs. Returns the number of elements of all ranks in which it differs
   // from the latest result, which was floats.
   uint64_t count_wrong_runs(const PerfCandidate& candidate) {
     if (tensors_.runs.empty() || !plan_.check) return 0;
@@ -201,7 +201,7 @@ class Perf {
     trainer_.run_encoded(tensors_.tensors.front(), count_, candidate.named ? strategy.c_str() : nullptr,
                          candidate.codec.name(), tensors_.encoded, tensors_.runs);
     std::vector<float> decoded(count_, std::numeric_limits<float>::quiet_NaN());
-    gradlane_runs lane;
+    gradlane_lane_runs lane;
     for (size_t i = 0; i < kMaxLanes; ++i) {
       std::memcpy(&lane, tensors_.runs.data() + i * sizeof lane, sizeof lane);
       for (uint64_t k = 0; k < lane.count; ++k) {

@@ -87,7 +87,7 @@ void print_perf_row(const PerfSettings& plan, const PerfRow& row) {
         digits(row.encoded->bytes_per_float), digits(row.encoded->encode_gbps),
         digits(row.time_us / row.encoded->floats_us), digits(row.encoded->floats_us));
     if (row.encoded->runs_us > 0)
-      fmt::print("#   with results as encoded runs, too: {} x\n",
+      fmt::print("#   with results as encoded runs, too: {} x the time from floats\n",
                  digits(row.encoded->runs_us / row.encoded->floats_us));
   }
   if (!row.chosen.empty()) fmt::print("#   {} chose {}\n", row.codec, row.chosen);
@@ -162,8 +162,8 @@ std::string to_json(const PerfSettings& plan, unsigned world, std::span<const Pe
     if (row.encoded) {
       json["encoded"] = {{"bytes_per_float", row.encoded->bytes_per_float},
                          {"encode_gbps", row.encoded->encode_gbps},
-                         {"floats_us", row.encoded->floats_us},
-                         {"runs_us", row.encoded->runs_us}};
+                         {"floats_us", row.encoded->floats_us}};
+      if (row.encoded->runs_us > 0) json["encoded"]["runs_us"] = row.encoded->runs_us;
     }
     if (plan.percentiles) json["percentiles"] = tail_json(row.tail);
     if (plan.background > 0) json["burst_bytes"] = row.burst_bytes;

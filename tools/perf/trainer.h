@@ -64,7 +64,7 @@ class Trainer {
            gradlane_reduction reduction, float* states, int root = 0);
   // Encodes floats as a contribution to later all-reduces. `encoded` has space for gradlane_encoded_space() bytes.
   void encode(float* data, size_t count, std::span<uint8_t> encoded, const std::string& codec);
-  // Runs an all-reduce with this rank's encoded contribution. The sum goes to `data` or, if `runs` is not empty, there.
+  // Runs an all-reduce with this rank's encoded contribution. The sum goes to `runs` or, if that is empty, to `data`.
   void run_encoded(void* data, size_t count, const char* strategy, const std::string& codec,
                    std::span<const uint8_t> encoded, std::span<uint8_t> runs);
   // Runs an all-reduce as `together` operations of about as many elements each. All are submitted before any is waited

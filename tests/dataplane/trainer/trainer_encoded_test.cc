@@ -114,7 +114,7 @@ class EncodedTest {
     std::vector<float> floats(kCount);
     std::vector<uint8_t> found(kCount);
     for (size_t lane = 0; lane < kMaxLanes; ++lane) {
-      gradlane_runs runs;
+      gradlane_lane_runs runs;
       std::memcpy(&runs, buffer.data() + lane * sizeof runs, sizeof runs);
       size_t bytes = 0;
       for (size_t i = 0; i < runs.count; ++i) {
@@ -198,7 +198,7 @@ TEST(ResultsAsRuns, HaveTheBitsOfFloats) {
   }
 }
 
-TEST(ResultsAsRuns, HaveSumsOfAverages) {
+TEST(ResultsAsRuns, OfAveragesAreSums) {
   const Codec codec = find_codec("fixed:10");
   EncodedTest test(codec, 2, "ring");
   for (unsigned rank = 0; rank < 3; ++rank) test.put_values(rank);
@@ -210,7 +210,7 @@ TEST(ResultsAsRuns, HaveSumsOfAverages) {
 }
 
 // A trainer goes, or frees the segment of the runs, while an operation is under way.
-TEST(ResultsAsRuns, OfTrainersThatGo) {
+TEST(ResultsAsRuns, SurviveTrainersThatGo) {
   const Codec codec = find_codec("fixed:10");
   for (const bool detaches : {true, false}) {
     EncodedTest test(codec, 2, "ring");

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane
 import gradlane.torch
-from gradlane.torch import Engine, gpu_codec, gpu_sum
+from gradlane.torch import Engine, gpu, gpu_codec, gpu_sum
 from tests.scripts.torch.ddp import RANK, WORLD, draw, same_everywhere
 from tests.scripts.torch.far import DEVICE, HERE, far, gpu_codec_on
 from tests.scripts.torch.feedback_test import Picky
@@ -62,7 +62,7 @@ class Far(unittest.TestCase):
                     self.assertSame(it, near)
 
     def test_sums_by_the_gpu_codec(self):
-        """Sums that the GPU encodes and decodes have the bits of those of the CPU, even if only some ranks do so."""
+        """Sums that the GPU encodes and decodes have the bits of those of the CPU, even if only rank 0's GPU does."""
         engine = Engine.existing()
         for codec, average in (("fixed:10", False), ("fixed:10", True), ("fixed:3", True), ("fixed:24", False)):
             for numel in (1024, 1 << 18, 600_001):
@@ -72,7 +72,7 @@ class Far(unittest.TestCase):
                 sums = []
                 for ranks in (), range(WORLD), (0,):
                     tensor = near.to(DEVICE, copy=True)
-                    with far(), gpu_codec_on(1 if RANK in ranks else 1 << 40), \
+                    with far(), unittest.mock.patch.object(gpu, "PART", 1 << 20), gpu_codec_on(1 if RANK in ranks else 1 << 40), \
                             unittest.mock.patch.object(gpu_sum, "GpuSum", wraps=gpu_sum.GpuSum) as made:
                         engine.all_reduce(tensor, codec=codec, average=average).wait()
                         self.assertEqual(made.called, RANK in ranks and engine.world > 1)
@@ -95,7 +95,7 @@ class Far(unittest.TestCase):
             self.assertSame(tensor, near)
 
     def test_gpu_codec_that_cannot_be_used(self):
-        """Other codecs, types, strides and options take the usual way; a GPU whose codec fails a test does so, too."""
+        """The daemons encode for other codecs, types and strides, and for a GPU whose codec fails its test."""
         engine = Engine.existing()
         with far(), gpu_codec_on(), unittest.mock.patch.object(gpu_sum, "GpuSum", None):
             for codec in "raw", "fixed:10,stochastic", "fixed:rel=10", "topk:1%", "signsgd,ternary":
@@ -110,6 +110,38 @@ class Far(unittest.TestCase):
                 texts = [str(each.message) for each in seen if "cannot encode" in str(each.message)]
                 self.assertEqual(len(texts), 1, texts)
                 self.assertIn("other numbers", texts[0])
+
+    def test_gpu_codec_in_any_state(self):
+        """Inference mode and PyTorch's defaults change nothing, whatever the first sum has met."""
+        engine, drawn = Engine.existing(), given(5000)
+        expected = drawn.clone()
+        engine.all_reduce(expected, codec="fixed:8").wait()
+        self.addCleanup(torch.set_default_dtype, torch.get_default_dtype())
+        with far(), gpu_codec_on(), unittest.mock.patch.dict(gpu_sum._codecs, clear=True), \
+                unittest.mock.patch.dict(engine._workspaces, clear=True):
+            torch.set_default_dtype(torch.float64)
+            for inference in True, False:
+                with torch.inference_mode(inference), \
+                        unittest.mock.patch.object(gpu_sum, "GpuSum", wraps=gpu_sum.GpuSum) as made:
+                    tensor = drawn.to(DEVICE, copy=True)
+                    engine.all_reduce(tensor, codec="fixed:8").wait()
+                self.assertTrue(made.called)
+                self.assertSame(tensor, expected)
+
+    def test_results_that_the_gpu_refuses(self):
+        """The sum fails, and the daemon encodes the next ones."""
+        engine = Engine.existing()
+        expected = given(5000)
+        engine.all_reduce(expected, codec="fixed:7").wait()
+        with far(), gpu_codec_on(), unittest.mock.patch.dict(gpu_sum._codecs, clear=True):
+            engine.all_reduce(given(5000).to(DEVICE), codec="fixed:7").wait()
+            gpu_sum.codec_for("fixed:7", torch.zeros(1, device=DEVICE).device).fault.fill_(1)
+            with self.assertRaisesRegex(RuntimeError, "could not decode a sum by fixed:7.*unset GRADLANE_GPU_CODEC"):
+                engine.all_reduce(given(5000).to(DEVICE), codec="fixed:7").wait()
+            with unittest.mock.patch.object(gpu_sum, "GpuSum", None):
+                tensor = given(5000).to(DEVICE)
+                engine.all_reduce(tensor, codec="fixed:7").wait()
+            self.assertSame(tensor, expected)
 
     def test_feedback_in_pieces(self):
         """Each piece has its part of the residual."""

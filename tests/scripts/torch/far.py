@@ -59,7 +59,7 @@ class CpuKernels:
     """Stand-in for gpu_kernels.Kernels."""
 
     def launch(self, name, blocks, *arguments):
-        library = ctypes.CDLL(os.environ["GPU_KERNELS"])
+        library = ctypes.CDLL(os.environ["CPU_KERNELS"])
         getattr(library, f"run_{name}")(ctypes.c_uint32(blocks), *arguments)
 
 
@@ -68,8 +68,8 @@ def gpu_codec_on(least=1):
     """Lets GPUs encode and decode sums of at least `least` floats."""
     stand_ins = [] if HERE else [
         unittest.mock.patch.object(gpu_codec, "kernels_of", lambda source, device: CpuKernels()),
-        unittest.mock.patch.multiple(gpu, now=lambda device: Over(), running=lambda stream: contextlib.nullcontext(),
-                                     keep=lambda tensor, stream: None, pinned=lambda numel, dtype: torch.empty(
+        unittest.mock.patch.multiple(gpu, record_event=lambda device: Over(), use_stream=lambda stream: contextlib.nullcontext(),
+                                     keep_until_done=lambda tensor, stream: None, make_pinned=lambda numel, dtype: torch.empty(
                                          numel, dtype=dtype), streams_of=lambda device: gpu.Streams(Idle(), Idle()))]
     with contextlib.ExitStack() as stack:
         for each in stand_ins:

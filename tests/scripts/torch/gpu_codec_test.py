@@ -11,7 +11,7 @@ import unittest
 import unittest.mock
 
 import torch
-from gradlane.torch import gpu_codec, gpu_kernels
+from gradlane.torch import gpu, gpu_codec, gpu_kernels
 
 SOURCE = pathlib.Path(gpu_codec.__file__).parent / "kernels/fixed.cu"
 CPU = torch.device("cpu")
@@ -55,7 +55,8 @@ class Codec(unittest.TestCase):
 
     def test_arguments_of_kernels(self):
         floats, residual = torch.zeros(4097), torch.zeros(4097)
-        with unittest.mock.patch.object(gpu_codec, "Encoded", lambda space, table: (space, table)):
+        with unittest.mock.patch.object(gpu_codec, "Encoded", lambda place, table: (place.space, table)), \
+                unittest.mock.patch.object(gpu, "make_pinned", lambda numel, dtype: torch.empty(numel, dtype=dtype)):
             space, table = self.codec.encode(floats, residual)
             self.assertEqual((table, space.numel()), (24, gpu_codec.max_bytes(4097)))
             name, blocks, values = self.launched()

@@ -55,7 +55,8 @@ class Engine:
     - timeout: seconds from the operation's turn until it fails, on all ranks. None: the daemons' limit.
     - result: value of the future. None: the tensor.
     - on_result(tensor): called when the data is in place.
-    - on_host_result(tensor): called before that, with the result of an all-reduce in host memory, for this call.
+    - on_host_result(tensor): called before on_result, with the result of an all-reduce in host memory. The tensor is
+      valid during the call only.
     - on_error(exception): called if the operation failed. Where warnings are errors, it also gets a LossWarning, after
       on_result.
     - on_data(tensor): called with the host copy of data on a GPU, before it is exchanged.
@@ -264,7 +265,7 @@ class Engine:
         zeros(), and its content does not count. Ranks with floats must pass `pieces` False.
         """
         picked = _arguments.reduction(reduction)
-        if gpu_sum.wanted() and picked == Reduction.SUM and residual is None and pieces and encoded is None:
+        if gpu_sum.is_wanted() and picked == Reduction.SUM and residual is None and pieces and encoded is None:
             on_gpu = self._gpu_sum(tensor, average, codec, strategy)
             if on_gpu is not None:
                 return self._start(on_gpu, tensor, **options)
@@ -276,8 +277,8 @@ class Engine:
         if not pieces and place is None:
             raise errors.bad_argument("gradlane: encoded, and pieces=False, need a tensor of Engine.zeros()")
         operation = operations.InPlace(operand, place, codec, average, address, pieces=pieces)
-        if operation.is_remote and self._adds_exactly(codec):
-            operation.part_bytes = 0  # a piece travels faster as one part, and has the same bits
+        if operation.is_remote and operation.type == Type.FLOAT32 and self._adds_exactly(codec):
+            operation.part_bytes = 0  # a piece travels faster as one part; GpuSum has the same parts
         operation.state_pitch = pitch
         operation.reduction, operation.strategy = picked, self.find_strategy(strategy)
         operation.keep = residual
@@ -372,6 +373,10 @@ class Engine:
         """Closes the connection, which frees the rank. Unfinished operations fail, on all ranks. Tensors of zeros()
         stay valid."""
         atexit.unregister(self.close)
+        if not silent:
+            for workspace in self._workspaces.values():
+                if workspace is not None:
+                    workspace.settle()
         summarize = summarize and not self.is_subgroup and summary.wanted(self.rank) and self.usable
         self._tasks.close(self._context.close, silent)
         if summarize:  # after the close: no operation waits for the daemon's answer
@@ -411,8 +416,8 @@ class Engine:
         return address, int(rows.stride(0))
 
     def _adds_exactly(self, codec: Any) -> bool:
-        """Returns whether sums have the same bits however the tensor is divided: by fixed:B, which adaptive bounds use,
-        too."""
+        """Returns whether the codec is fixed:B, which adaptive bounds choose, too. Its sums keep their bits however the
+        tensor is divided, unless floats are beyond the codec."""
         if callable(codec):
             return True
         flags = self.find_codec(codec).flags
@@ -422,7 +427,8 @@ class Engine:
         """Returns the operation if the GPU can encode and decode for this sum, else None."""
         name = self.codec if codec is None else codec
         if not (isinstance(tensor, torch.Tensor) and gpu.is_on_gpu(tensor) and tensor.dtype == torch.float32 and
-                tensor.is_contiguous() and tensor.numel() >= gpu_sum.LEAST and isinstance(name, str)) or Tasks.hashes:
+                tensor.layout == torch.strided and tensor.is_contiguous() and not tensor.is_neg() and
+                tensor.numel() >= gpu_sum.LEAST and isinstance(name, str)) or Tasks.hashes:
             return None
         found = gpu_sum.codec_for(name, tensor.device)
         if found is None:
@@ -431,17 +437,18 @@ class Engine:
         with self._tasks.lock:
             self._tasks.check()
             if key not in self._gives_runs:
-                way = None if strategy is None else strategy.encode()
-                code = connection.lib.gradlane_check_runs(connection.handle, name.encode(), way,
+                named = None if strategy is None else strategy.encode()
+                code = connection.lib.gradlane_check_runs(connection.handle, name.encode(), named,
                                                           max(gpu.PART // 4, 1024))
                 self._gives_runs[key] = code == errors.OK
             if not self._gives_runs[key]:
                 return None
             if tensor.device not in self._workspaces:
                 try:
-                    self._workspaces[tensor.device] = gpu_sum.Workspace(
-                        tensor.device, self._memory.tensor, connection.lib.gradlane_runs_space)
-                except errors.OutOfMemory:
+                    with torch.inference_mode(False):
+                        self._workspaces[tensor.device] = gpu_sum.Workspace(
+                            tensor.device, self._memory.tensor, connection.lib.gradlane_runs_space)
+                except (errors.OutOfMemory, RuntimeError):  # RuntimeError: the GPU has no memory
                     self._workspaces[tensor.device] = None
             workspace = self._workspaces[tensor.device]
         if workspace is None:

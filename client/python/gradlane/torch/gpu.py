@@ -44,7 +44,7 @@ def streams_of(device: torch.device) -> Streams:
         return _streams[device]
 
 
-def now(device: torch.device) -> Any:
+def record_event(device: torch.device) -> Any:
     """Returns an event of the work that the device's current stream has now."""
     event = torch.cuda.Event(blocking=True)
     event.record(torch.cuda.current_stream(device))
@@ -60,19 +60,19 @@ def wait(event: Any) -> None:
             return
 
 
-def running(stream: Any) -> contextlib.AbstractContextManager[Any]:
+def use_stream(stream: Any) -> contextlib.AbstractContextManager[Any]:
     """Returns a context manager, in which GPU work is added to this stream."""
     return torch.cuda.stream(stream)  # type: ignore[no-any-return]
 
 
-def keep(tensor: torch.Tensor, stream: Any) -> None:
-    """Keeps the memory of a CUDA tensor, once the tensor is freed, until the work that the stream has then is done."""
+def keep_until_done(tensor: torch.Tensor, stream: Any) -> None:
+    """Delays the reuse of a freed tensor's memory until the work that the stream has at that time is done."""
     tensor.record_stream(stream)
 
 
-def pinned(numel: int, dtype: torch.dtype) -> torch.Tensor:
+def make_pinned(numel: int, dtype: torch.dtype) -> torch.Tensor:
     """Returns an uninitialized tensor in pinned memory."""
-    return torch.empty(numel, dtype=dtype, pin_memory=True)
+    return torch.empty(numel, dtype=dtype, device="cpu", pin_memory=True)
 
 
 def is_on_gpu(tensor: torch.Tensor) -> bool:
@@ -234,7 +234,7 @@ class Host:
         with torch.cuda.stream(off):
             for to, part in zip(self.tensor.split(self._each), self._source.split(self._each)):
                 to.copy_(part, non_blocking=True)
-                self._there.append(now(self._device))
+                self._there.append(record_event(self._device))
         self.last = self._there[-1]
 
     def arrive(self, part: int | None = None) -> None:

@@ -21,15 +21,24 @@ _SOURCE = "fixed.cu"
 _LEAST, _MOST = 1, 30
 
 
+class Space:
+    """Memory for one encoded tensor of at most `numel` floats. device: a CUDA device with an index."""
+
+    def __init__(self, numel: int, device: torch.device) -> None:
+        self.space = torch.empty(max_bytes(numel), dtype=torch.uint8, device=device)
+        self.states = torch.empty(1 + -(-numel // BLOCK), dtype=torch.int64, device=device)
+        self.length = gpu.make_pinned(1, torch.int64)
+
+
 class Encoded:
     """A tensor that is encoded on its GPU, in the first nbytes() bytes of `space`."""
 
-    def __init__(self, space: torch.Tensor, table: int) -> None:
-        self.space = space
+    def __init__(self, place: Space, table: int) -> None:
+        self.space = place.space
         # The last number of the table is the length. It is copied now, and read when somebody asks for it.
-        self._length = gpu.pinned(1, torch.int64)
-        self._length.copy_(space[table - 8:table].view(torch.int64), non_blocking=True)
-        self._known = gpu.now(space.device)
+        self._length = place.length
+        self._length.copy_(self.space[table - 8:table].view(torch.int64), non_blocking=True)
+        self._known = gpu.record_event(self.space.device)
 
     def nbytes(self) -> int:
         """Waits until the tensor is encoded, and returns its bytes."""
@@ -58,8 +67,9 @@ class GpuCodec:
         self._kernels: Kernels = kernels_of(_SOURCE, device)
         self.fault = torch.zeros(1, dtype=torch.int32, device=device)  # 1 after malformed bytes; see check()
 
-    def encode(self, tensor: torch.Tensor, residual: torch.Tensor | None = None) -> Encoded:
-        """Encodes a contribution. tensor, residual: float32, contiguous, on this device, at least one element.
+    def encode(self, tensor: torch.Tensor, residual: torch.Tensor | None = None, place: Space | None = None) -> Encoded:
+        """Encodes a contribution. tensor, residual: float32, contiguous, on this device, at least one element. place:
+        where to; None: new memory.
 
         With a residual, encodes tensor + residual, and leaves there what rounding has lost.
         """
@@ -70,11 +80,11 @@ class GpuCodec:
                 raise ValueError(f"residual has {residual.numel()} elements, and tensor {tensor.numel()}")
         numel = tensor.numel()
         blocks = -(-numel // BLOCK)
-        space = torch.empty(max_bytes(numel), dtype=torch.uint8, device=self.device)
-        states = torch.zeros(1 + blocks, dtype=torch.int64, device=self.device)
+        place = place or Space(numel, self.device)
+        place.states.zero_()
         self._launch("gradlane_fixed_encode", blocks, tensor, residual, ctypes.c_uint64(numel),
-                     ctypes.c_uint32(self.bits), space, states)
-        return Encoded(space, table_bytes(numel))
+                     ctypes.c_uint32(self.bits), place.space, place.states)
+        return Encoded(place, table_bytes(numel))
 
     def decode(self, encoded: torch.Tensor, out: torch.Tensor) -> None:
         """Decodes an encoded tensor. encoded: uint8 on this device, whose address is a multiple of 8. out: float32,
@@ -85,8 +95,9 @@ class GpuCodec:
                      ctypes.c_uint64(out.numel()), ctypes.c_uint32(self.bits), out, self.fault)
 
     def decode_runs(self, runs: torch.Tensor, arena: torch.Tensor, out: torch.Tensor, divisor: int = 1) -> None:
-        """Decodes runs of an arena to `out`, and divides the floats. runs: runs_of() of them, on this device. arena:
-        uint8 on this device, whose address is a multiple of 4. check() says whether all runs were well-formed."""
+        """Decodes runs of an arena to `out`, and divides the floats by `divisor`. runs: runs_of() of them, on this
+        device. arena: uint8 on this device, whose address is a multiple of 4. check() says whether all runs were
+        well-formed."""
         self._check(out, "out")
         self._check(runs, "runs", torch.int64, 8)
         self._check(arena, "arena", torch.uint8, 4)

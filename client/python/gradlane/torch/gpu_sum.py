@@ -1,8 +1,8 @@
 """All-reduces of CUDA tensors that the GPU encodes and decodes, by codec fixed:B.
 
 Only encoded bytes cross PCIe, and the daemon's lanes neither encode nor decode. Contributions and results have the same
-bits as without this module, so ranks need not agree about it. It is used if GRADLANE_GPU_CODEC is 1, because it has not
-run on a GPU yet. Tests run it on the CPU (tests/scripts/torch/far.py).
+bits as without this module, so ranks need not agree about it. It is off unless GRADLANE_GPU_CODEC is 1, because it has
+not run on a GPU yet. Tests run it on the CPU (tests/scripts/torch/far.py).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import torch
 from .. import _library
 from .._library import Collective, Type
 from . import gpu
-from .gpu_codec import Encoded, GpuCodec, max_bytes
+from .gpu_codec import BLOCK, Encoded, GpuCodec, Space, max_bytes, runs_of
 from .gpu_kernels import NoKernels
 from .operations import Operation
 
-LEAST = 1 << 18  # floats of the smallest tensor that is worth it
+LEAST = 1 << 18  # least floats of a tensor that the GPU encodes
 _FIXED = re.compile(r"fixed:([1-9][0-9]*)")
-_LANES, _ENTRY = 16, 4  # most lanes of a daemon, and numbers of a gradlane_runs
+_LANES, _ENTRY = 16, 4  # most lanes of a daemon, and numbers of a gradlane_lane_runs
 _codecs: dict[tuple[torch.device, int], GpuCodec | None] = {}
 
 
-def wanted() -> bool:
+def is_wanted() -> bool:
     """Returns whether GRADLANE_GPU_CODEC asks for this module."""
     return os.environ.get("GRADLANE_GPU_CODEC", "0") == "1"
 
@@ -43,29 +43,40 @@ def codec_for(name: str, device: torch.device) -> GpuCodec | None:
     if key not in _codecs:
         _codecs[key] = None
         try:
-            codec = GpuCodec(key[1], device)
-            _examine(codec)
+            with torch.inference_mode(False):
+                codec = GpuCodec(key[1], device)
+                _examine(codec)
             _codecs[key] = codec
-        except (NoKernels, ValueError) as reason:
-            warnings.warn(f"gradlane: {device} cannot encode, so the CPU does: {reason}", stacklevel=2)
+        except (NoKernels, ValueError, OSError, RuntimeError) as reason:
+            warnings.warn(f"gradlane: {device} cannot encode, so the daemon does: {reason}", stacklevel=2)
     return _codecs[key]
 
 
 class Workspace:
     """Memory for sums on one device, which run one after the other. `zeros` makes pinned tensors that are shared with
-    the daemon, and raises OutOfMemory. `runs_space` is gradlane_runs_space()."""
+    the daemon. `runs_space` is gradlane_runs_space(). Raises errors.OutOfMemory, and what PyTorch raises if the GPU has
+    no memory."""
 
     def __init__(self, device: torch.device, zeros: Callable[[int, torch.dtype], torch.Tensor],
                  runs_space: Callable[[int], int]) -> None:
-        self.each = gpu.PART // 4  # floats of a piece
-        self.scratch = zeros(self.each, torch.float32)  # the daemon's, for partial sums
-        # A piece is encoded, or its result copied, while the daemon works on another one. So there are two of each.
-        self.encoded = [zeros(max_bytes(self.each), torch.uint8) for _ in range(2)]
-        self.runs = [zeros(runs_space(self.each), torch.uint8) for _ in range(2)]
-        self.copied: list[Any] = [None, None]  # event after which `runs` may be overwritten
-        self.faults = gpu.pinned(2, torch.int32).zero_()  # copies of GpuCodec.fault at these events
-        self.arrived = torch.empty(self.runs[0].numel(), dtype=torch.uint8, device=device)
         self.streams = gpu.streams_of(device)
+        self.piece_floats = gpu.PART // 4
+        self.scratch = zeros(self.piece_floats, torch.float32)  # in which the daemon keeps partial sums
+        # One piece is encoded, and the result of another one copied, while the daemon works. So there are two of each.
+        self.encoded = [zeros(max_bytes(self.piece_floats), torch.uint8) for _ in range(2)]
+        self.runs = [zeros(runs_space(self.piece_floats), torch.uint8) for _ in range(2)]
+        self.copied: list[Any] = [None, None]  # events after which `runs` may be overwritten
+        self.faults = gpu.make_pinned(2, torch.int32).zero_()  # copies of GpuCodec.fault at these events
+        with gpu.use_stream(self.streams.off):
+            self.places = [Space(self.piece_floats, device) for _ in range(2)]
+        with gpu.use_stream(self.streams.onto):
+            self.device_runs = torch.empty(self.runs[0].numel(), dtype=torch.uint8, device=device)
+
+    def settle(self) -> None:
+        """Waits until no copy uses the memory any more."""
+        for event in self.copied:
+            if event is not None:
+                gpu.wait(event)
 
 
 class GpuSum(Operation):
@@ -81,11 +92,12 @@ class GpuSum(Operation):
         self.codec, self.average = name, average
         self.data = workspace.scratch.data_ptr()
         self.count = tensor.numel()
-        self.piece_count = -(-self.count // workspace.each)
+        self.piece_count = -(-self.count // workspace.piece_floats)
         self._flat = tensor.detach().view(-1)
         self._work, self._gpu_codec = workspace, codec
         self._divisor = world if average else 1
         self._encoded: list[Encoded | None] = [None] * self.piece_count
+        self._there: list[Any] = [None] * self.piece_count  # events after which pieces are on the host
         self._ready: Any = None  # event after which the tensor's data is there
 
     @property
@@ -93,9 +105,12 @@ class GpuSum(Operation):
         return True
 
     def extent(self, piece: int) -> tuple[int | None, int, int | None]:
-        return self.data, min(self._work.each, self.count - piece * self._work.each), None
+        """Returns the address of the daemon's memory, and the number of floats."""
+        first = piece * self._work.piece_floats
+        return self.data, min(self._work.piece_floats, self.count - first), None
 
     def task(self, piece: int, user: int, flags: int) -> _library.Task:
+        """Returns the library's task, with buffers for the encoded contribution and for the result."""
         task = super().task(piece, user, flags)
         encoded, runs = self._work.encoded[piece % 2], self._work.runs[piece % 2]
         how = task.how.contents
@@ -104,70 +119,91 @@ class GpuSum(Operation):
         return task
 
     def depart(self) -> None:
-        self._ready = gpu.now(self._flat.device)
+        """Notes the work after which the data is there."""
+        self._ready = gpu.record_event(self._flat.device)
         for stream in self._work.streams:
-            gpu.keep(self._flat, stream)
+            gpu.keep_until_done(self._flat, stream)
 
     def prepare(self, piece: int) -> str | None:
-        """Waits until the piece is on the host, and the buffer for its result is free. Begins to encode the next."""
-        off, slot = self._work.streams.off, piece % 2
-        coming = self._encode(piece)
-        with gpu.running(off):
-            coming.copy_to(self._work.encoded[slot])
-            there = gpu.now(self._flat.device)
-        self._encoded[piece] = None  # its memory is free after the copy
-        if piece + 1 < self.piece_count:
+        """Waits until the piece is on the host, and the buffer for its result is free. Starts to encode the next piece,
+        and to copy it."""
+        self._encode(piece)
+        self._copy(piece)
+        following = piece + 1 < self.piece_count
+        if following:
             self._encode(piece + 1)
-        gpu.wait(there)
-        if self._work.copied[slot] is not None:
-            gpu.wait(self._work.copied[slot])
-            if int(self._work.faults[slot]) != 0:
-                raise RuntimeError("gradlane: the GPU has refused bytes of an earlier result: its values are wrong")
+        gpu.wait(self._there[piece])
+        if following:  # the daemon does not use its buffer any more: piece - 1 has ended
+            self._copy(piece + 1)
+        if self._work.copied[piece % 2] is not None:
+            gpu.wait(self._work.copied[piece % 2])
         return None
 
     def landed(self, piece: int) -> None:
         """Starts to copy and to decode the result of the piece."""
-        work, runs = self._work, self._work.runs[piece % 2]
-        _, count, _ = self.extent(piece)
-        out = self._flat[piece * work.each:piece * work.each + count]
-        work.streams.onto.wait_event(self._ready)
+        work, slot = self._work, piece % 2
+        runs, out = work.runs[slot], self._piece(piece)
         lanes = runs[:_LANES * _ENTRY * 8].view(torch.int64).view(_LANES, _ENTRY).tolist()
-        with gpu.running(work.streams.onto):
+        with gpu.use_stream(work.streams.onto):
             for at, nbytes, table, entries in lanes:
                 table_bytes = entries * ctypes.sizeof(_library.Run)
                 if entries == 0:
                     continue
                 for first, last in (at, at + nbytes), (table, table + table_bytes):
-                    work.arrived[first:last].copy_(runs[first:last], non_blocking=True)
-                entries_there = work.arrived[table:table + table_bytes].view(torch.int64)
-                self._gpu_codec.decode_runs(entries_there, work.arrived, out, self._divisor)
-            work.faults[piece % 2:piece % 2 + 1].copy_(self._gpu_codec.fault, non_blocking=True)
-            work.copied[piece % 2] = gpu.now(self._flat.device)
+                    work.device_runs[first:last].copy_(runs[first:last], non_blocking=True)
+                entries_there = work.device_runs[table:table + table_bytes].view(torch.int64)
+                self._gpu_codec.decode_runs(entries_there, work.device_runs, out, self._divisor)
+            work.faults[slot:slot + 1].copy_(self._gpu_codec.fault, non_blocking=True)
+            work.copied[slot] = gpu.record_event(self._flat.device)
 
-    def _encode(self, piece: int) -> Encoded:
+    def finish(self) -> None:
+        """Raises RuntimeError if the GPU could not decode a result. Then it is not used any more."""
+        self._work.settle()
+        if self._work.faults.any():
+            self._work.faults.zero_()
+            self._gpu_codec.fault.zero_()
+            _codecs[self._gpu_codec.device, self._gpu_codec.bits] = None
+            raise RuntimeError(f"gradlane: {self._gpu_codec.device} could not decode a sum by {self.codec}: its values "
+                               "are wrong; unset GRADLANE_GPU_CODEC, and report this")
+
+    def _piece(self, piece: int) -> torch.Tensor:
+        first = piece * self._work.piece_floats
+        return self._flat[first:first + self._work.piece_floats]
+
+    def _encode(self, piece: int) -> None:
         """Starts to encode a piece, unless it has been started."""
-        found = self._encoded[piece]
-        if found is None:
-            _, count, _ = self.extent(piece)
-            first = piece * self._work.each
+        if self._encoded[piece] is None:
             off = self._work.streams.off
             off.wait_event(self._ready)
-            with gpu.running(off):
-                found = self._gpu_codec.encode(self._flat[first:first + count])
-            self._encoded[piece] = found
-        return found
+            with gpu.use_stream(off):
+                place = self._work.places[piece % 2]
+                self._encoded[piece] = self._gpu_codec.encode(self._piece(piece), place=place)
+
+    def _copy(self, piece: int) -> None:
+        """Starts to copy an encoded piece to the host, unless that has been started."""
+        encoded = self._encoded[piece]
+        if self._there[piece] is None and encoded is not None:
+            with gpu.use_stream(self._work.streams.off):
+                encoded.copy_to(self._work.encoded[piece % 2])
+                self._there[piece] = gpu.record_event(self._flat.device)
 
 
 def _examine(codec: GpuCodec) -> None:
-    """Raises ValueError unless the codec rounds as the CPU does."""
+    """Raises ValueError unless the codec rounds, adds up and divides as the CPU does."""
     step = 2.0 ** (1 - codec.bits)
-    given = torch.randn(8192, generator=torch.Generator().manual_seed(1)) * 100 * step
-    given[:8] = torch.tensor([0.0, -0.0, step / 2, 1.5 * step, -step / 2, float("inf"), float("nan"), 2.0 ** 31])
+    how: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
+    given = torch.randn(8192, generator=torch.Generator("cpu").manual_seed(1), **how) * 100 * step
+    given[:8] = torch.tensor([0.0, -0.0, step / 2, 1.5 * step, -step / 2, float("inf"), float("nan"), 2.0 ** 31], **how)
     given[4096:4160] *= 2.0 ** 24
     expected = torch.where(given.abs() < 2.0 ** (24 - codec.bits), torch.round(given / step) * step + 0.0, given)
     source = given.to(codec.device)
-    encoded, decoded = codec.encode(source), torch.empty_like(source)
-    codec.decode(encoded.space[:encoded.nbytes()], decoded)
+    encoded, decoded, thirds = codec.encode(source), torch.empty_like(source), torch.empty_like(source)
+    space = encoded.space[:encoded.nbytes()]
+    codec.decode(space, decoded)
+    begins = space[:24].view(torch.int64).tolist()  # where the two blocks begin, and where the second one ends
+    runs = runs_of([(0, begins[0], BLOCK, begins[1] - begins[0]), (BLOCK, begins[1], BLOCK, begins[2] - begins[1])])
+    codec.decode_runs(runs.to(codec.device), space, thirds, 3)
     codec.check()
-    if not torch.equal(decoded.cpu().view(torch.int32), expected.view(torch.int32)):
-        raise ValueError(f"fixed:{codec.bits} gives other numbers there than on the CPU; please report this")
+    for found, right in (decoded, expected), (thirds, expected / 3):
+        if not torch.equal(found.cpu().view(torch.int32), right.view(torch.int32)):
+            raise ValueError(f"fixed:{codec.bits} gives other numbers there than on the CPU; please report this")

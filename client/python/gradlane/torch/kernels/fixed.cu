@@ -198,7 +198,8 @@ struct DecodeMemory {
   Group group[kBlockGroups];
 };
 
-// Returns the bits of a / b, rounded to nearest even. Every NaN result is the same.
+// Returns the bits of a / b, rounded to nearest even. `a` has the bits of a float, `b` is a number. Every NaN result is
+// the same.
 __device__ inline uint32_t divide(uint32_t a, uint32_t b) {
   const uint32_t quotient = __float_as_uint(__fdiv_rn(__uint_as_float(a), static_cast<float>(b)));
   return (quotient & kMagnitude) > kInf ? kCanonicalNan : quotient;
@@ -311,8 +312,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 }
 
 // Decodes runs, each by one thread block of kThreads threads, to a tensor of `floats` floats, and divides each float by
-// `divisor`, as averages are. The arena is a multiple of 4, and its memory ends at such a multiple. *fault, 0 at first,
-// becomes 1 if a run is malformed or outside.
+// `divisor`, as an average does. The arena is a multiple of 4, and its memory ends at such a multiple. *fault, 0 at
+// first, becomes 1 if a run is malformed or outside.
 extern "C" __global__ void __launch_bounds__(kThreads)
     gradlane_fixed_decode_runs(const Run* runs, const uint8_t* arena, uint64_t bytes, uint64_t floats, uint32_t bits,
                                uint32_t divisor, uint32_t* out, uint32_t* fault) {

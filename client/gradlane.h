@@ -275,14 +275,14 @@ typedef struct gradlane_how {
   const void* encoded;
   size_t encoded_bytes;
   // Buffer for the result of an all-reduce of float32 as encoded runs, which the program decodes
-  // (docs/codec-format.md). NULL: the result goes to `data`. It has `runs_bytes` bytes, at least gradlane_runs_space(),
-  // lies at a multiple of 8 in a buffer of gradlane_alloc(), and overlaps neither `data` nor `encoded`. It begins with
-  // GRADLANE_MAX_LANES gradlane_lane_runs. Each float is in exactly one run, as a sum even if `average` is 1: divide it
-  // by the number of ranks. `data`, also of gradlane_alloc(), is undefined afterwards, and `runs` is, too, if the
-  // operation fails. Ranks need not agree. The codec is fixed:B, raw or pack. The tensor (`whole`, or count) has at
-  // least GRADLANE_EXACT_BELOW floats, and the data is one part: 64 MiB, or less with part_bytes or a smaller
-  // exchange.max_tensor. There is no residual, no verification, no hash, no local_reduce, no aggregator, and no codec
-  // or strategy "auto".
+  // (docs/codec-format.md). NULL: the result goes to `data`. It has `runs_bytes` bytes, at least
+  // gradlane_runs_space(count), lies at a multiple of 8 in a buffer of gradlane_alloc(), and overlaps neither `data`
+  // nor `encoded`. It begins with GRADLANE_MAX_LANES gradlane_lane_runs. Each float is in exactly one run, as a sum
+  // even if `average` is 1: divide it by the number of ranks. `data`, also of gradlane_alloc(), is undefined
+  // afterwards, and `runs` is, too, if the operation fails. Ranks need not agree. The codec is fixed:B, raw (blocks are
+  // the floats themselves) or pack. `whole`, or count if it is 0, is at least GRADLANE_EXACT_BELOW, and the data is one
+  // part: 64 MiB, or less with part_bytes or a smaller exchange.max_tensor. There is no residual, no verification, no
+  // hash, no local_reduce, no aggregator, and no codec or strategy "auto".
   void* runs;
   size_t runs_bytes;
 } gradlane_how;
@@ -292,16 +292,16 @@ typedef struct gradlane_how {
 // A run of a result: one encoded block, of the floats from `first` on.
 typedef struct gradlane_run {
   uint64_t first;
-  uint64_t at;      // bytes from the start of `runs` to the block, any number
+  uint64_t at;      // bytes from the start of `runs` to the block, which is not aligned
   uint32_t floats;  // floats of the block
   uint32_t bytes;   // bytes of the block
 } gradlane_run;
 
 // The runs of one lane of the daemon.
 typedef struct gradlane_lane_runs {
-  uint64_t at;     // bytes from the start of `runs` to the blocks, which follow one another
+  uint64_t at;     // bytes from the start of `runs` to the blocks, which lie without gaps, in any order
   uint64_t bytes;  // bytes of all these blocks
-  uint64_t table;  // bytes from the start of `runs` to the table, which has a gradlane_run for each run, in any order
+  uint64_t table;  // bytes from the start of `runs` to the table, a multiple of 8: a gradlane_run for each run
   uint64_t count;  // number of runs; 0: the lane has none
 } gradlane_lane_runs;
 
@@ -327,11 +327,11 @@ gradlane_code gradlane_all_to_all(gradlane_context* gl, void* data, void* out, s
                                   const gradlane_how* how, gradlane_request* request);
 gradlane_code gradlane_barrier(gradlane_context* gl, const gradlane_how* how, gradlane_request* request);
 
-// Encodes `count` floats (at least one), a contribution to later all-reduces (`encoded` of gradlane_how), by a codec
-// without loss or fixed:B. `data` and `encoded` are in buffers of gradlane_alloc(). `encoded` has space for `bytes`, at
-// least gradlane_encoded_space(). Other ranks need not call it. Only the codec and the time limit of `how` count. It
-// has its place in the order of this rank's operations, and fails with them if the ring loses a rank; then call it
-// again.
+// Encodes `count` floats (at least one), a contribution to later all-reduces (`encoded` of gradlane_how), by raw, pack,
+// exact or fixed:B. `data`, which stays as it is, and `encoded` are in buffers of gradlane_alloc(). `encoded` has
+// `bytes` bytes, at least gradlane_encoded_space(count). Other ranks need not call it. Only the codec and the time
+// limit of `how` count. It has its place in the order of this rank's operations, and fails with them if the ring loses
+// a rank; then call it again.
 gradlane_code gradlane_encode(gradlane_context* gl, float* data, size_t count, void* encoded, size_t bytes,
                               const gradlane_how* how, gradlane_request* request);
 // Returns the bytes of memory that any encoded tensor of `count` floats fits into, whatever its codec.

@@ -322,8 +322,8 @@ static gradlane_code check_allows_encoding(gradlane_context* gl, enum gl_submiss
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s needs a strategy that is named, not \"auto\"", name, what);
   }
   if (!plain || chooses_codec) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
-                   "%s: codec %.63s: %s needs one without loss, or fixed:B, but not \"auto\"", name, codec->name, what);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.63s: %s needs raw, pack, exact or fixed:B, not \"auto\"",
+                   name, codec->name, what);
   }
   const bool verifies = how->verify != 0 || gl->verify || (gl->welcome.flags & GL_WELCOME_VERIFY) != 0;
   if (verifies && kind == GL_ALL_REDUCE) {
@@ -392,14 +392,20 @@ static gradlane_code check_runs(gradlane_context* gl, enum gl_submission_kind ki
   if (code != GRADLANE_OK) return code;
   if (check_one_part(gl, out, submission->count) != GRADLANE_OK) return GRADLANE_BAD_ARGUMENT;
   const size_t least = gradlane_runs_space(submission->count);
-  if (how->runs_bytes < least || (uintptr_t)how->runs % sizeof(uint64_t) != 0) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: runs has %zu bytes at %p; %zu floats need %zu, at a multiple of %zu",
-                   name, how->runs_bytes, how->runs, (size_t)submission->count, least, sizeof(uint64_t));
+  if ((uintptr_t)how->runs % sizeof(uint64_t) != 0) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: runs at %p is not at a multiple of %zu", name, how->runs,
+                   sizeof(uint64_t));
   }
-  out->runs = (struct gl_range){.base = how->runs, .bytes = least};
-  if (overlap(out->runs, out->data)) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: data and runs overlap", name);
+  if (how->runs_bytes < least) {
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: runs has %zu bytes; %zu floats need %zu (gradlane_runs_space)", name,
+                   how->runs_bytes, (size_t)submission->count, least);
+  }
+  out->runs = (struct gl_range){.base = how->runs, .bytes = how->runs_bytes};
   submission->flags |= GL_FLAG_RUNS;
-  return find_unused_segment(gl, name, "runs", out->runs, &submission->runs_segment, &submission->runs_offset);
+  const gradlane_code found =
+      find_unused_segment(gl, name, "runs", out->runs, &submission->runs_segment, &submission->runs_offset);
+  if (found != GRADLANE_OK || !overlap(out->runs, out->data)) return found;
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: data and runs overlap", name);
 }
 
 // Checks a contribution that is encoded before its operation, or that is to be encoded.
@@ -415,7 +421,9 @@ static gradlane_code check_encoded(gradlane_context* gl, enum gl_submission_kind
     if (kind != GL_ENCODE) return GRADLANE_OK;
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: there are no floats", name);
   }
-  const size_t least = kind == GL_ENCODE ? gradlane_encoded_space(submission->count) : sizeof(uint64_t);
+  const size_t blocks = (submission->count + GL_ENCODED_BLOCK - 1) / GL_ENCODED_BLOCK;
+  const size_t least =
+      kind == GL_ENCODE ? gradlane_encoded_space(submission->count) : (blocks + 1) * sizeof(uint64_t);  // the table
   if (how->encoded == NULL || how->encoded_bytes < least) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: encoded has %zu bytes; %zu floats need %zu", name,
                    how->encoded == NULL ? 0 : how->encoded_bytes, (size_t)submission->count, least);
@@ -426,16 +434,15 @@ static gradlane_code check_encoded(gradlane_context* gl, enum gl_submission_kind
                    gl->welcome.max_bytes);
   }
   out->encoded = (struct gl_range){.base = (uint8_t*)(uintptr_t)how->encoded, .bytes = how->encoded_bytes};
-  if (overlap(out->encoded, out->data) || overlap(out->encoded, out->runs)) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: encoded overlaps data or runs", name);
-  }
   submission->flags |= GL_FLAG_CODEC | (kind == GL_ENCODE ? 0 : GL_FLAG_ENCODED);
   submission->codec = codec->id;
   submission->codec_arguments = codec->arguments;
   submission->encoded_bytes = how->encoded_bytes;
   submission->encoded_count = submission->count;
-  return find_unused_segment(gl, name, "encoded", out->encoded, &submission->residual_segment,
-                             &submission->residual_offset);
+  const gradlane_code found = find_unused_segment(gl, name, "encoded", out->encoded, &submission->residual_segment,
+                                                  &submission->residual_offset);
+  if (found != GRADLANE_OK || !(overlap(out->encoded, out->data) || overlap(out->encoded, out->runs))) return found;
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: encoded overlaps data or runs", name);
 }
 
 gradlane_code gl_read_how(gradlane_context* gl, const char* call, const gradlane_how* given, gradlane_how* how) {

@@ -322,8 +322,8 @@ static gradlane_code check_allows_encoding(gradlane_context* gl, enum gl_submiss
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s needs a strategy that is named, not \"auto\"", name, what);
   }
   if (!plain || chooses_codec) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.63s: %s needs raw, pack, exact or fixed:B, not \"auto\"",
-                   name, codec->name, what);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: codec %.63s excludes %s; raw, pack and fixed:B allow it", name,
+                   codec->name, what);
   }
   const bool verifies = how->verify != 0 || gl->verify || (gl->welcome.flags & GL_WELCOME_VERIFY) != 0;
   if (verifies && kind == GL_ALL_REDUCE) {
@@ -362,12 +362,12 @@ static gradlane_code check_gives_runs(gradlane_context* gl, enum gl_submission_k
   if (code != GRADLANE_OK) return code;
   const bool aggregates = strategy != NULL && (strategy->flags & GL_STRATEGY_BACK) != 0;
   if (!aggregates && (codec->flags & GL_CODEC_ROUNDS_ONCE) == 0) return GRADLANE_OK;
-  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s gives no result as runs", name,
+  return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: %s excludes a result as runs", name,
                  aggregates ? "an aggregator" : "codec exact");
 }
 
 // Checks that a result as runs has an allowed length, and no hash.
-static gradlane_code check_one_part(gradlane_context* gl, const struct gl_operation* out, uint64_t count) {
+static gradlane_code check_runs_length(gradlane_context* gl, const struct gl_operation* out, uint64_t count) {
   const char* const name = gl_kind_name(GL_ALL_REDUCE);
   if (out->hash != NULL) return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: a result as runs has no hash", name);
   if (out->whole < GRADLANE_EXACT_BELOW) {
@@ -390,7 +390,7 @@ static gradlane_code check_runs(gradlane_context* gl, enum gl_submission_kind ki
   if (how->runs == NULL || kind == GL_ENCODE) return GRADLANE_OK;
   const gradlane_code code = check_gives_runs(gl, kind, type, how, codec, out);
   if (code != GRADLANE_OK) return code;
-  if (check_one_part(gl, out, submission->count) != GRADLANE_OK) return GRADLANE_BAD_ARGUMENT;
+  if (check_runs_length(gl, out, submission->count) != GRADLANE_OK) return GRADLANE_BAD_ARGUMENT;
   const size_t least = gradlane_runs_space(submission->count);
   if ((uintptr_t)how->runs % sizeof(uint64_t) != 0) {
     return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: runs at %p is not at a multiple of %zu", name, how->runs,
@@ -523,5 +523,5 @@ gradlane_code gradlane_check_runs(gradlane_context* gl, const char* codec, const
   size_t bytes = 0;
   code = divide_into_parts(gl, GL_ALL_REDUCE, count, &kTypes[GRADLANE_FLOAT32], 0, &operation, &bytes);
   operation.whole = count;
-  return code == GRADLANE_OK ? check_one_part(gl, &operation, count) : code;
+  return code == GRADLANE_OK ? check_runs_length(gl, &operation, count) : code;
 }

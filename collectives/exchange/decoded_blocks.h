@@ -25,7 +25,7 @@ class DecodedBlocks {
  private:
   static constexpr size_t kFloats = kMaxRunElements + 2 * kEncodedBlock;
 
-  // Floats [begin, end) of a contribution. Both are multiples of a block, or the end of the tensor.
+  // Whole blocks: floats [begin, end) of a contribution.
   struct Buffer {
     std::optional<uint64_t> operation;
     size_t begin = 0;

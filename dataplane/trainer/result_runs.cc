@@ -11,7 +11,7 @@
 namespace gradlane {
 namespace {
 
-static_assert(GL_RUNS_HEADER == kMaxLanes * sizeof(gradlane_lane_runs));
+static_assert(GRADLANE_MAX_LANES == kMaxLanes && GL_RUNS_HEADER == kMaxLanes * sizeof(gradlane_lane_runs));
 static_assert(GL_RUN_GROUP == kEncodedGroup && GL_RUN_GROUP_BYTES == RunArea::kGroupBytes);
 static_assert(sizeof(gradlane_run) == sizeof(ResultRun) && offsetof(gradlane_run, at) == offsetof(ResultRun, at) &&
               offsetof(gradlane_run, floats) == offsetof(ResultRun, floats) &&

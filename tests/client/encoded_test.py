@@ -157,8 +157,8 @@ class Runs(unittest.TestCase):
         check("runs has 16 bytes", self.call(data, runs[:16]))
         check("is not at a multiple of 8", self.call(data, runs[1:]))
         check("has 1023 floats; a result as runs has 1024 or more", self.call(data[:1023], runs))
-        check("needs raw, pack, exact or fixed:B", self.call(data, runs, codec="bf16"))
-        check("codec exact gives no result as runs", self.call(data, runs, codec="exact", strategy="direct"))
+        check("raw, pack and fixed:B allow it", self.call(data, runs, codec="bf16"))
+        check("codec exact excludes a result as runs", self.call(data, runs, codec="exact", strategy="direct"))
         check("data and runs overlap", self.call(runs[:400_000].view("float32"), runs))
         check("excludes a residual", self.call(data, runs, codec="fixed:10", more=with_residual))
         check("not in a buffer", self.call(data, numpy.zeros(runs.size, "uint8")))
@@ -169,7 +169,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(look(gl._connection.handle, b"fixed:10", None, 16 << 20), errors.OK)
         check("more than the 16777216 of one part", look(gl._connection.handle, b"fixed:10", None, long.size))
         check("has 100 floats", look(gl._connection.handle, b"fixed:10", None, 100))
-        check("needs raw, pack, exact or fixed:B", look(gl._connection.handle, b"topk:1%", b"ring", 5000))
+        check("raw, pack and fixed:B allow it", look(gl._connection.handle, b"topk:1%", b"ring", 5000))
 
 
 class Refused(unittest.TestCase):
@@ -181,7 +181,7 @@ class Refused(unittest.TestCase):
         data = gl.zeros(5000)
         self.refused("topk:1%", gl.encode, data, codec="topk:1%")
         self.refused("stochastic", gl.encode, data, codec="fixed:10,stochastic")
-        self.refused("needs raw, pack, exact or fixed:B", gl.encode, data, codec="auto:2^-10")
+        self.refused("raw, pack and fixed:B allow it", gl.encode, data, codec="auto:2^-10")
         self.refused("AdaptiveBound", gl.encode, data, codec="fixed:adaptive")
         self.refused("no floats", gl.encode, data[:0])
         self.refused("encode of float64; allowed: float32", gl.encode, data.astype("float64"))

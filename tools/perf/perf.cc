@@ -191,15 +191,10 @@ class Perf {
            !candidate.codec.there.row().rounds_once && bytes_ <= kMostRunBytes;
   }
 
-  // Runs one more operation, with its result as runs. Returns the number of elements of all ranks in which it differs
-  // from the latest result, which was floats.
+  // Returns the number of elements of all ranks in which the latest result as runs differs from the latest one as
+  // floats.
   uint64_t count_wrong_runs(const PerfCandidate& candidate) {
     if (tensors_.runs.empty() || !plan_.check) return 0;
-    std::vector<float> floats(count_);
-    std::memcpy(floats.data(), tensors_.tensors.front(), bytes_);
-    const StrategyName strategy = candidate.strategy.name();
-    trainer_.run_encoded(tensors_.tensors.front(), count_, candidate.named ? strategy.c_str() : nullptr,
-                         candidate.codec.name(), tensors_.encoded, tensors_.runs);
     std::vector<float> decoded(count_, std::numeric_limits<float>::quiet_NaN());
     gradlane_lane_runs lane;
     for (size_t i = 0; i < kMaxLanes; ++i) {
@@ -211,6 +206,7 @@ class Perf {
                                            std::span(decoded).subspan(run.first, run.floats));
       }
     }
+    const float* const floats = static_cast<const float*>(tensors_.tensors.front());
     uint64_t wrong = 0;
     for (size_t i = 0; i < count_; ++i) wrong += std::memcmp(&floats[i], &decoded[i], sizeof(float)) != 0 ? 1 : 0;
     return sum_of(wrong);

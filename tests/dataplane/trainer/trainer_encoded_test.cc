@@ -70,10 +70,7 @@ class EncodedTest {
       : codec_(codec),
         nodes_(nodes),
         trainers_({.nodes = nodes, .lanes = lanes, .strategies = find_strategies(strategies)}) {
-    for (unsigned rank = 0; rank < nodes; ++rank) {
-      trainers_[rank].add_segment(kSegment, max_encoded_bytes(codec, kCount));
-      trainers_[rank].add_segment(kRuns, gl_runs_space(kCount) + 8);
-    }
+    for (unsigned rank = 0; rank < nodes; ++rank) add_segments(rank);
   }
 
   Trainers& trainers() { return trainers_; }
@@ -92,6 +89,21 @@ class EncodedTest {
     EXPECT_EQ(run(rank, encode_by(codec_)).failed, 0U);
     put_garbage(rank);
   }
+  // Replaces rank 0's trainer, or its segments. Afterwards all ranks have their values again, and can go on.
+  void replace(bool detaches) {
+    if (detaches) {
+      trainers_[0].detach();
+      trainers_.come(0);
+    } else {
+      trainers_[0].remove_segment(kSegment);
+      trainers_[0].remove_segment(kRuns);
+    }
+    add_segments(0);
+    trainers_.world.run_for(kSecond);
+    for (unsigned rank = 0; rank < nodes_; ++rank) trainers_[rank].resume();
+    trainers_.world.run_for(kMillisecond);
+    for (unsigned rank = 0; rank < nodes_; ++rank) put_values(rank);
+  }
   // Runs a submission on each rank. Returns the bits of the results, which are the same on all ranks.
   std::vector<uint32_t> sum(const std::vector<gl_submission>& submissions) {
     std::vector<uint64_t> cookies;
@@ -103,6 +115,10 @@ class EncodedTest {
   }
 
  private:
+  void add_segments(unsigned rank) {
+    trainers_[rank].add_segment(kSegment, max_encoded_bytes(codec_, kCount));
+    trainers_[rank].add_segment(kRuns, gl_runs_space(kCount) + 8);
+  }
   std::vector<uint32_t> result(unsigned rank, const gl_submission& submission) {
     std::vector<uint32_t> bits(kCount);
     std::memcpy(bits.data(), data(rank), kCount * sizeof(float));
@@ -217,18 +233,7 @@ TEST(ResultsAsRuns, SurviveTrainersThatGo) {
     for (unsigned rank = 0; rank < 3; ++rank) test.put_values(rank);
     for (unsigned rank = 0; rank < 3; ++rank) test.trainers()[rank].submit(with_runs(by(codec)));
     test.trainers().world.step();
-    if (detaches) {
-      test.trainers()[0].detach();
-      test.trainers().come(0);
-      test.trainers()[0].add_segment(kSegment, max_encoded_bytes(codec, kCount));
-    } else {
-      test.trainers()[0].remove_segment(kRuns);
-    }
-    test.trainers()[0].add_segment(kRuns, gl_runs_space(kCount) + 8);
-    test.trainers().world.run_for(kSecond);
-    for (unsigned rank = 0; rank < 3; ++rank) test.trainers()[rank].resume();
-    test.trainers().world.run_for(kMillisecond);
-    for (unsigned rank = 0; rank < 3; ++rank) test.put_values(rank);
+    test.replace(detaches);
     (void)test.sum(std::vector(3, with_runs(by(codec))));
   }
 }
@@ -328,18 +333,7 @@ TEST(EncodedContributions, TrainersThatGo) {
       test.trainers()[0].submit(encodes ? encode_by(codec) : encoded_sum(codec));
       for (unsigned rank = 1; rank < 3 && !encodes; ++rank) test.trainers()[rank].submit(by(codec));
       test.trainers().world.step();
-      if (detaches) {
-        test.trainers()[0].detach();
-        test.trainers().come(0);
-        test.trainers()[0].add_segment(kSegment, max_encoded_bytes(codec, kCount));
-      } else {
-        test.trainers()[0].remove_segment(kSegment);
-        test.trainers()[0].add_segment(kSegment, max_encoded_bytes(codec, kCount));
-      }
-      test.trainers().world.run_for(kSecond);
-      for (unsigned rank = 0; rank < 3; ++rank) test.trainers()[rank].resume();
-      test.trainers().world.run_for(kMillisecond);
-      for (unsigned rank = 0; rank < 3; ++rank) test.put_values(rank);
+      test.replace(detaches);
       const gl_submission floats = by(codec);
       (void)test.sum({floats, floats, floats});
     }

@@ -265,7 +265,8 @@ class Engine:
         zeros(), and its content does not count. Ranks with floats must pass `pieces` False.
         """
         picked = _arguments.reduction(reduction)
-        if gpu_sum.is_wanted() and picked == Reduction.SUM and residual is None and pieces and encoded is None:
+        sums = picked == Reduction.SUM and residual is None and pieces and encoded is None
+        if sums and isinstance(tensor, torch.Tensor) and gpu.is_on_gpu(tensor) and gpu_sum.is_wanted():
             on_gpu = self._gpu_sum(tensor, average, codec, strategy)
             if on_gpu is not None:
                 return self._start(on_gpu, tensor, **options)
@@ -277,7 +278,7 @@ class Engine:
         if not pieces and place is None:
             raise errors.bad_argument("gradlane: encoded, and pieces=False, need a tensor of Engine.zeros()")
         operation = operations.InPlace(operand, place, codec, average, address, pieces=pieces)
-        if operation.is_remote and operation.type == Type.FLOAT32 and self._adds_exactly(codec):
+        if operand.host is not None and operand.type == Type.FLOAT32 and self._adds_exactly(codec):
             operation.part_bytes = 0  # a piece travels faster as one part; GpuSum has the same parts
         operation.state_pitch = pitch
         operation.reduction, operation.strategy = picked, self.find_strategy(strategy)
@@ -424,11 +425,10 @@ class Engine:
         return Capability.EXACT_SUMS | Capability.ADAPTIVE in flags and Capability.UNBIASED not in flags
 
     def _gpu_sum(self, tensor: torch.Tensor, average: bool, codec: Any, strategy: str | None) -> gpu_sum.GpuSum | None:
-        """Returns the operation if the GPU can encode and decode for this sum, else None."""
+        """Returns the operation if the GPU can encode and decode for the sum of this CUDA tensor, else None."""
         name = self.codec if codec is None else codec
-        if not (isinstance(tensor, torch.Tensor) and gpu.is_on_gpu(tensor) and tensor.dtype == torch.float32 and
-                tensor.layout == torch.strided and tensor.is_contiguous() and not tensor.is_neg() and
-                tensor.numel() >= gpu_sum.LEAST and isinstance(name, str)) or Tasks.hashes:
+        if not (tensor.dtype == torch.float32 and tensor.layout == torch.strided and tensor.is_contiguous() and
+                not tensor.is_neg() and tensor.numel() >= gpu_sum.LEAST and isinstance(name, str)) or Tasks.hashes:
             return None
         found = gpu_sum.codec_for(name, tensor.device)
         if found is None:
@@ -438,8 +438,7 @@ class Engine:
             self._tasks.check()
             if key not in self._gives_runs:
                 named = None if strategy is None else strategy.encode()
-                code = connection.lib.gradlane_check_runs(connection.handle, name.encode(), named,
-                                                          max(gpu.PART // 4, 1024))
+                code = connection.lib.gradlane_check_runs(connection.handle, name.encode(), named, gpu.PART // 4)
                 self._gives_runs[key] = code == errors.OK
             if not self._gives_runs[key]:
                 return None

@@ -250,7 +250,7 @@ void add_failure(FailureText& text, const Failure& failure) noexcept {
     case FailureCode::kAborted:
       if (failure.field == Field::kEncoded) {
         text.add("the encoded contribution of ");
-        rank().add(" is malformed");
+        rank().add(" is malformed, or not of this codec and count");
         return;
       }
       text.add(failure.field == Field::kTensor ? "stopped on " : "cancelled on ");

@@ -67,8 +67,8 @@ gradlane_code gl_check_context(gradlane_context* gl, const char* call) {
   const pid_t here = getpid();
   const pid_t owner = ((const struct gl_base*)gl)->owner;
   if (here == owner && ((const struct gl_base*)gl)->shared && locked.gl != gl) {
-    return gl_fail(gl, GRADLANE_BAD_ARGUMENT, "%s: threads share the context (gradlane_share); use gradlane_add()",
-                   call);
+    return gl_fail(gl, GRADLANE_BAD_ARGUMENT,
+                   "%s: threads share the context (gradlane_share), so it takes only tasks: gradlane_add()", call);
   }
   if (here == owner) return GRADLANE_OK;
   return gl_fail(gl, GRADLANE_BAD_ARGUMENT,

@@ -21,7 +21,9 @@ bool encode_piece(TrainerJob& it, unsigned rank) noexcept {
   const std::span<const float> floats(static_cast<const float*>(operation.data) + it.done, count);
   if (!encode_tensor(*coded.codec, floats, coded.first + it.done, coded.floats, coded.bytes)) {
     it.failure = {.cause = GRADLANE_CAUSE_OTHER, .text = {}};
-    it.failure.text.add("the encoded contribution of rank ").add(rank).add(" is malformed");
+    it.failure.text.add("the encoded contribution of rank ")
+        .add(rank)
+        .add(" is malformed, or not of this codec and count");
     return true;
   }
   it.done += count;

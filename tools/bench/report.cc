@@ -25,9 +25,12 @@ std::string speed_text(double speed) {
   return speed < 99.95 ? fmt::format("{:.1f}", speed) : fmt::format("{:.0f}", speed);
 }
 
+// Returns a share in at most four characters: 4.5%, 45%, 450%, and 45x for 4500 %, as measured if memcpy is
+// interrupted.
 std::string percent_text(double share) {
   const double percent = 100 * share;
-  return percent < 9.95 ? fmt::format("{:.1f}%", percent) : fmt::format("{:.0f}%", percent);
+  if (percent < 9.95) return fmt::format("{:.1f}%", percent);
+  return percent < 999.5 ? fmt::format("{:.0f}%", percent) : fmt::format("{:.0f}x", share);
 }
 
 std::string error_text(double vnmse) {

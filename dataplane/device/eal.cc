@@ -101,10 +101,11 @@ class RuntimeFolder {
 };
 
 // Returns the error text after EAL has refused to start.
-std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages& hugepages,
-                    const std::string& messages) {
+std::string why_not(const EalOptions& options, size_t megabytes, const std::string& messages) {
   const std::string error = rte_errno == 0 ? "" : std::string(": ") + rte_strerror(rte_errno);
   const size_t bytes = megabytes << 20;
+  // Another process may have taken hugepages since start_eal() read their number.
+  const Hugepages hugepages = options.hugepages ? hugepages_for(node_of_cards(options.pci), bytes) : Hugepages();
   if (options.hugepages && !enough(hugepages, bytes)) {
     return "DPDK did not start: too few hugepages: " + hugepages_text(hugepages, bytes) + "; " +
            hugepages_advice(hugepages, bytes);
@@ -189,7 +190,7 @@ void start_eal(const EalOptions& options) {
   }
   // EAL has pinned this thread to the core of -l. Threads started from now on would inherit that.
   pthread_setaffinity_np(pthread_self(), sizeof(affinity), &affinity);
-  if (parsed < 0) throw SetupError(why_not(options, megabytes, hugepages, messages));
+  if (parsed < 0) throw SetupError(why_not(options, megabytes, messages));
   // These drivers log at length whenever the other side does not run. The daemon itself reports that.
   for (const char* const driver : {"pmd.net.memif*", "pmd.net.vhost*", "pmd.net.virtio.*", "lib.vhost.*"}) {
     rte_log_set_level_pattern(driver, options.verbose ? RTE_LOG_DEBUG : RTE_LOG_CRIT);

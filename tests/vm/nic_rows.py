@@ -7,7 +7,7 @@ import re
 
 from tests.vm import image, node_files, systemd
 from tests.vm.driver_rows import CARDS
-from tests.vm.guest import Card
+from tests.vm.guest import Card, mac_of
 from tests.vm.ring import check_perf, expect
 from tests.vm.row import Row
 
@@ -131,8 +131,10 @@ def at_boot(stage):
         text = node_files.node(rank, [f"{{name: e0, pci: '{nic}'}}"], hugepages=True)
         files[f"etc/gradlane/n{rank}.yaml"] = text.replace("/tmp/", "/run/gradlane/")
     made = systemd.image(stage.image, stage.folder, stage.kernel, modules, files)
-    guest = stage.prepare([Card(ring.card, end, ring.options) for end in stage.cable().ends], image=made,
-                          arguments=systemd.ARGUMENTS)
+    # The same NICs: they make their serial numbers of their MAC addresses.
+    cards = [Card(ring.card, end, ring.options, mac_of(first.guest.name, rank))
+             for rank, end in enumerate(stage.cable().ends)]
+    guest = stage.prepare(cards, image=made, arguments=systemd.ARGUMENTS)
     stage.boot(guest)
     for nic in first.nics:
         unit = f"gradlane-nic@{nic}"

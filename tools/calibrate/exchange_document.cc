@@ -14,16 +14,17 @@ namespace {
 
 using nlohmann::json;
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+[[noreturn]] void refuse(std::string_view where, const std::string& what) {
   throw SetupError(fmt::format("{} printed something unexpected: {}{}", kExchangeModule, where, what));
 }
 
-const json& field(const json& of, const std::string& where, const char* key) {
+// `where` is no text: GCC 13 and later would take the result for a reference to a temporary one.
+const json& field(const json& of, std::string_view where, const char* key) {
   if (!of.is_object() || !of.contains(key)) refuse(where, fmt::format("{} is missing", key));
   return of[key];
 }
 
-double real_field(const json& of, const std::string& where, const char* key, double least) {
+double real_field(const json& of, std::string_view where, const char* key, double least) {
   const json& value = field(of, where, key);
   if (!value.is_number() || !(value.get<double>() >= least) || !std::isfinite(value.get<double>())) {
     refuse(where, fmt::format("{} is {}; it must be a number of at least {:g}", key, value.dump(), least));
@@ -31,7 +32,7 @@ double real_field(const json& of, const std::string& where, const char* key, dou
   return value.get<double>();
 }
 
-std::string text_field(const json& of, const std::string& where, const char* key) {
+std::string text_field(const json& of, std::string_view where, const char* key) {
   const json& value = field(of, where, key);
   if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
     refuse(where, fmt::format("{} is {}; it must be a text", key, value.dump()));
@@ -39,10 +40,9 @@ std::string text_field(const json& of, const std::string& where, const char* key
   return value;
 }
 
-// `where` is no reference: GCC 13 and later would take the result for one to a temporary text.
 const json& list_field(const json& of, std::string_view where, const char* key) {
-  const json& value = field(of, std::string(where), key);
-  if (!value.is_array() || value.empty()) refuse(std::string(where), fmt::format("{} is no list, or empty", key));
+  const json& value = field(of, where, key);
+  if (!value.is_array() || value.empty()) refuse(where, fmt::format("{} is no list, or empty", key));
   return value;
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string_view>
+
 #include "tools/plan/advice.h"
 
 namespace gradlane::test::known_test {
@@ -67,7 +69,7 @@ PlanSetting setting_of(std::vector<CodecEffect> effects) {
   return setting;
 }
 
-const PlanRow& row_of(const PlanRows& rows, const std::string& codec) {
+const PlanRow& row_of(const PlanRows& rows, std::string_view codec) {
   return *std::ranges::find(rows.rows, codec, &PlanRow::codec);
 }
 

@@ -101,11 +101,14 @@ class RuntimeFolder {
 };
 
 // Returns the error text after EAL has refused to start.
-std::string why_not(const EalOptions& options, size_t megabytes, const std::string& messages) {
+std::string why_not(const EalOptions& options, size_t megabytes, const Hugepages& before, const std::string& messages) {
   const std::string error = rte_errno == 0 ? "" : std::string(": ") + rte_strerror(rte_errno);
   const size_t bytes = megabytes << 20;
-  // Another process may have taken hugepages since start_eal() read their number.
-  const Hugepages hugepages = options.hugepages ? hugepages_for(node_of_cards(options.pci), bytes) : Hugepages();
+  // If DPDK had no memory, another process may have taken hugepages meanwhile. After other faults, this process has
+  // some.
+  const bool no_memory = messages.find("Cannot init memory") != std::string::npos;
+  const Hugepages hugepages =
+      options.hugepages && no_memory ? hugepages_for(node_of_cards(options.pci), bytes) : before;
   if (options.hugepages && !enough(hugepages, bytes)) {
     return "DPDK did not start: too few hugepages: " + hugepages_text(hugepages, bytes) + "; " +
            hugepages_advice(hugepages, bytes);
@@ -190,7 +193,7 @@ void start_eal(const EalOptions& options) {
   }
   // EAL has pinned this thread to the core of -l. Threads started from now on would inherit that.
   pthread_setaffinity_np(pthread_self(), sizeof(affinity), &affinity);
-  if (parsed < 0) throw SetupError(why_not(options, megabytes, messages));
+  if (parsed < 0) throw SetupError(why_not(options, megabytes, hugepages, messages));
   // These drivers log at length whenever the other side does not run. The daemon itself reports that.
   for (const char* const driver : {"pmd.net.memif*", "pmd.net.vhost*", "pmd.net.virtio.*", "lib.vhost.*"}) {
     rte_log_set_level_pattern(driver, options.verbose ? RTE_LOG_DEBUG : RTE_LOG_CRIT);

@@ -25,7 +25,7 @@ std::string speed_text(double speed) {
   return speed < 99.95 ? fmt::format("{:.1f}", speed) : fmt::format("{:.0f}", speed);
 }
 
-// Returns a share in at most four characters: 4.5%, 45%, 450%, and 45x for 4500 %, as measured if memcpy is
+// Returns a share in at most four characters: 4.5%, 45%, 450%, and 45x for 4500 %. It is that large if memcpy was
 // interrupted.
 std::string percent_text(double share) {
   const double percent = 100 * share;

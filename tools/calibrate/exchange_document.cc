@@ -18,7 +18,7 @@ using nlohmann::json;
   throw SetupError(fmt::format("{} printed something unexpected: {}{}", kExchangeModule, where, what));
 }
 
-// `where` is no text: GCC 13 and later would take the result for a reference to a temporary one.
+// `where` is no std::string: if it were a temporary one, GCC 13 and later would warn of a dangling reference to it.
 const json& field(const json& of, std::string_view where, const char* key) {
   if (!of.is_object() || !of.contains(key)) refuse(where, fmt::format("{} is missing", key));
   return of[key];

@@ -49,7 +49,7 @@ def check(script, printed):
 def run(script, gradlane, four):
     words = command_of(script, "Four" if four else "One")
     if words[0] == "torchrun" and os.environ.get("USE_LIBUV") == "0":
-        print(f"{script}: left out, because torchrun's store always uses libuv, which this PyTorch does not have")
+        print(f"{script}: left out, because USE_LIBUV=0, and torchrun's own store always uses libuv")
         return
     port = free_port()
     words = [re.sub(r"^HOST:\d+$", f"127.0.0.1:{port}", word) for word in words]

@@ -27,8 +27,8 @@ from tests.scripts.torch.fsdp_test import FSDP2
 
 CPU = torch.device("cpu")
 TOTAL = WORLD * (WORLD + 1) / 2  # sum of RANK + 1 over all ranks
-# whether PyTorch puts a backend around gradlane's that lacks newer operations
-BARE_DETAIL = "DETAIL" in os.environ.get("TORCH_DISTRIBUTED_DEBUG", "") and torch.__version__.startswith("2.6")
+OLD_WRAPPER = "DETAIL" in os.environ.get("TORCH_DISTRIBUTED_DEBUG", "") and torch.__version__.startswith("2.6")
+unless_wrapped_by_2_6 = unittest.skipIf(OLD_WRAPPER, "the backend that PyTorch 2.6 puts around lacks an operation")
 
 
 def mine(*shape):
@@ -126,7 +126,7 @@ class Operations(Case):
             dist.reduce_scatter_tensor(part, mine(WORLD * numel), op=dist.ReduceOp.AVG)
             self.assertAll(part, TOTAL / WORLD)
 
-    @unittest.skipIf(BARE_DETAIL, "the backend that PyTorch 2.6 puts around lacks an operation")
+    @unless_wrapped_by_2_6
     def test_coalescing_manager(self):
         outputs = [torch.empty(2 * WORLD), torch.empty(5 * WORLD)]
         with dist._coalescing_manager(async_ops=True) as manager:
@@ -146,7 +146,7 @@ class Operations(Case):
         for tensor in parts + tensors:
             self.assertAll(tensor, TOTAL)
 
-    @unittest.skipIf(BARE_DETAIL, "the backend that PyTorch 2.6 puts around lacks an operation")
+    @unless_wrapped_by_2_6
     def test_functional(self):
         group = dist.group.WORLD
         gradlane.torch.call_statistics.clear()
@@ -313,7 +313,7 @@ class Trainings(Case):
         trained(model, torch.optim.SGD(model.parameters(), lr=0.1))
         self.assertTrained([parameter.full_tensor() for parameter in model.parameters()])
 
-    @unittest.skipIf(BARE_DETAIL, "the backend that PyTorch 2.6 puts around lacks an operation")
+    @unless_wrapped_by_2_6
     def test_dtensor(self):
         mesh = init_device_mesh("cpu", (WORLD,))
         whole = DTensor.from_local(mine(3), mesh, [Partial()]).redistribute(mesh, [Replicate()])

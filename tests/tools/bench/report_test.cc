@@ -8,19 +8,15 @@
 namespace gradlane::test::report_test {
 namespace {
 
-BenchRow row_of(double speed, double share) {
-  return {"raw", "scalar", "encode", "laplace-1e-3", 1408, speed, speed / share, share, 1, 4, 0};
-}
-
 std::string line_of(double speed, double share) {
   const BenchOp op = {"encode", "encode", nullptr, false, nullptr};
-  const BenchRow row = row_of(speed, share);
+  const BenchRow row = {"raw", "scalar", "encode", "laplace-1e-3", 1408, speed, speed / share, share, 1, 4, 0};
   testing::internal::CaptureStdout();
   print_table_line({&op, 1}, {&row, 1});
   return testing::internal::GetCapturedStdout();
 }
 
-TEST(Report, shares_of_memcpy_have_at_most_four_characters) {
+TEST(Report, SharesOfMemcpyHaveAtMostFourCharacters) {
   const std::string head = "raw                    scalar  1.00       0 ";
   EXPECT_EQ(line_of(0.001, 0.0004), head + "0.00 0.0%\n");
   EXPECT_EQ(line_of(2.8, 0.0994), head + "2.80 9.9%\n");

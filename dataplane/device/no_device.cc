@@ -14,6 +14,9 @@
 namespace gradlane {
 namespace {
 
+// Longest arguments of a device that rte_dev_probe() of DPDK 24.11 takes. DPDK 22.11 has no limit.
+constexpr size_t kMaxDevice = 127;
+
 // Returns advice about the limit on locked memory, or "" if there is no limit. All memory that a card may access is
 // locked. Users other than root may lock only a part of the memory.
 std::string lock_advice() {
@@ -38,7 +41,11 @@ std::string why_no_card(const PortConfig& config, int result) {
 std::string why_no_virtual_device(const PortConfig& config) {
   const std::string driver = driver_of_device(config.device);
   std::string text = fmt::format("DPDK has no device '{}'; ", config.device);
-  return text + (driver.empty() || driver_loaded(driver) ? "see its messages above" : missing_driver(driver));
+  if (!driver.empty() && !driver_loaded(driver)) return text + missing_driver(driver);
+  text += "see its messages above";
+  const size_t length = config.device.size();
+  if (length <= kMaxDevice) return text;
+  return fmt::format("{} (DPDK 24.11 takes at most {} characters, and these are {})", text, kMaxDevice, length);
 }
 
 }  // namespace

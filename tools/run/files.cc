@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -28,23 +29,45 @@ constexpr std::string_view kLongestName = "/link63-62.sock";
 // Longest path of a socket, without the final 0.
 constexpr size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
 
+// Longest arguments of a virtual device: rte_dev_probe() of DPDK 24.11 refuses longer ones.
+constexpr size_t kMaxDevice = 127;
+
+// Returns the arguments of the device at a node's end of a link between two processes. `id` must be different for each
+// device of the node.
+std::string device(const RunSettings& plan, bool first, unsigned id, std::string_view socket) {
+  if (plan.link == RunSettings::Link::kMemif) {
+    return fmt::format("net_memif{},role={},socket={},socket-abstract=no,bsize=9216,rsize=8", id,
+                       first ? "server" : "client", socket);
+  }
+  return first ? fmt::format("net_virtio_user{},path={},server=1,queues={}", id, socket, plan.lanes)
+               : fmt::format("net_vhost{},iface={},client=1,queues={}", id, socket, plan.lanes);
+}
+
+// Returns how long the path of a directory may be.
+size_t longest_folder(const RunSettings& plan) {
+  const bool devices = plan.link == RunSettings::Link::kVhost || plan.link == RunSettings::Link::kMemif;
+  const size_t room = devices ? kMaxDevice - device(plan, true, kMaxNodes, "").size() : kMaxPath;
+  return std::min(room, kMaxPath) - kFolder.size() - kLongestName.size();
+}
+
 // Returns whether the directory can be used. Its path is used in device arguments, between commas, and in YAML.
-bool usable(const std::string& folder) {
-  return folder.starts_with('/') && folder.size() + kFolder.size() + kLongestName.size() <= kMaxPath &&
+bool usable(const std::string& folder, size_t longest) {
+  return folder.starts_with('/') && folder.size() <= longest &&
          folder.find_first_of(" ,'\"\\[]=\n\t") == std::string::npos && access(folder.c_str(), W_OK | X_OK) == 0;
 }
 
-std::string make_folder() {
+std::string make_folder(const RunSettings& plan) {
+  const size_t longest = longest_folder(plan);
   for (const char* const name : {"XDG_RUNTIME_DIR", "TMPDIR", ""}) {
     const char* const value = *name != '\0' ? secure_getenv(name) : "/tmp";
-    if (value == nullptr || !usable(value)) continue;
+    if (value == nullptr || !usable(value, longest)) continue;
     std::string folder = value + std::string(kFolder);
     if (mkdtemp(folder.data()) != nullptr) return folder;
   }
   throw SetupError(
       fmt::format("no directory for sockets: tried XDG_RUNTIME_DIR, TMPDIR and /tmp; set TMPDIR to a "
                   "writable one of at most {} plain characters",
-                  kMaxPath - kFolder.size() - kLongestName.size()));
+                  longest));
 }
 
 void write_file(const std::string& path, const std::string& text) {
@@ -54,7 +77,7 @@ void write_file(const std::string& path, const std::string& text) {
   if (!file) throw SetupError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
 }
 
-// Returns the configuration of a node's end of a link. `id` must be different for each device of the node.
+// Returns the configuration of a node's end of a link.
 std::string port(const RunSettings& plan, unsigned node, const RunLink& link, unsigned id, const std::string& folder) {
   const bool first = node == link.from;
   const unsigned other = first ? link.to : link.from;
@@ -64,15 +87,8 @@ std::string port(const RunSettings& plan, unsigned node, const RunLink& link, un
   if (plan.link == RunSettings::Link::kRing) {
     text += link.of_ring ? fmt::format("    ring: link{}\n", link.from)
                          : fmt::format("    ring: link{}-{}\n", link.from, link.to);
-  } else if (plan.link == RunSettings::Link::kVhost && first) {
-    text += fmt::format(
-        "    device: 'net_virtio_user{},path={},server=1,queues={},queue_size=256,mrg_rxbuf=1,in_order=1'\n", id,
-        socket, plan.lanes);
-  } else if (plan.link == RunSettings::Link::kVhost) {
-    text += fmt::format("    device: 'net_vhost{},iface={},client=1,queues={}'\n", id, socket, plan.lanes);
   } else {
-    text += fmt::format("    device: 'net_memif{},role={},id=0,socket={},socket-abstract=no,bsize=9216,rsize=8'\n", id,
-                        first ? "server" : "client", socket);
+    text += fmt::format("    device: '{}'\n", device(plan, first, id, socket));
   }
   return text + fmt::format("    nodes: [{}]\n", other);
 }
@@ -149,7 +165,7 @@ std::string run_config(const RunSettings& plan, unsigned node, const std::string
 RunFiles::RunFiles(std::string folder) : folder_(std::move(folder)) {}
 
 // When the other constructor has returned, the destructor runs even if this constructor throws.
-RunFiles::RunFiles(const RunSettings& plan) : RunFiles(make_folder()) {
+RunFiles::RunFiles(const RunSettings& plan) : RunFiles(make_folder(plan)) {
   if (!plan.has_daemons()) return;
   std::error_code error;
   if (!plan.keep_configs.empty()) std::filesystem::create_directories(plan.keep_configs, error);

@@ -10,6 +10,7 @@ namespace gradlane::test::ring_port_test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 NodeConfig two_nodes(unsigned lanes, unsigned threads) {
   NodeConfig config;
@@ -142,8 +143,11 @@ TEST(Port, NamesItselfWhereThereIsNoDevice) {
   PacketPool pool("nobody", 1023, 1500);
   const std::vector<rte_mempool*> pools(1, pool.mempool());
   RingLinks links;
-  EXPECT_THAT(refusal([&] { EthdevPort(port, config, pools, links, "nobody"); }),
-              HasSubstr("port e7: DPDK has no device"));
+  const auto fault = [&] { return refusal([&] { EthdevPort(port, config, pools, links, "nobody"); }); };
+  EXPECT_THAT(fault(), HasSubstr("port e7: DPDK has no device"));
+  EXPECT_THAT(fault(), Not(HasSubstr("characters")));
+  port.device += ",path=" + std::string(111, 'x');
+  EXPECT_THAT(fault(), HasSubstr("(DPDK 24.11 takes at most 127 characters, and these are 128)"));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ import tempfile
 
 from tests.scripts.fixtures import networks
 from tests.scripts.fixtures.waiting import PATIENCE
-from tests.scripts.run.runs import FAKE, Programs, RunCase, needs_fake
+from tests.scripts.run.runs import FAKE, Programs, RunCase, needs_fake, sh
 from lab.net.spaces import Spaces
 
 
@@ -35,8 +35,7 @@ class ConfigsTest(RunCase):
         return [" ".join(port.split()) for port in text.split("  - ")[1:]]
 
     def test_vhost_config(self):
-        end = ",mrg_rxbuf=1,in_order=1'"
-        server = f"name: next device: 'net_virtio_user0,path=link%s.sock,server=1,queues=2,queue_size=256{end} nodes: [%u]"
+        server = "name: next device: 'net_virtio_user0,path=link%s.sock,server=1,queues=2' nodes: [%u]"
         client = "name: prev device: 'net_vhost%u,iface=link%s.sock,client=1,queues=2' nodes: [%u]"
         for link in ((), ("--link", "vhost")):
             texts = self.kept_configs("-n", "3", "--lanes", "2", *link)
@@ -45,14 +44,24 @@ class ConfigsTest(RunCase):
         self.assertEqual([self.ports(text) for text in texts], [[server % ("0-1", 1)], [client % (0, "0-1", 0)]])
         self.run_it("-n", "2", "--lanes", "9", command=["true"], code=2)
 
+    def test_long_folder(self):
+        """Checks that a TMPDIR that is too long for a device's arguments is not used, and its limit for each link."""
+        for link, longest in (("vhost", 54), ("memif", 26), ("udp", 76)):
+            for length in (longest, longest + 1):
+                with self.subTest(link=link, length=length), tempfile.TemporaryDirectory(prefix="run-", dir="/tmp") as folder:
+                    name = pathlib.Path(folder, "x" * (length - len(folder) - 1))
+                    name.mkdir()
+                    run = self.run_it("-n", "2", "--link", link, command=sh("echo $GRADLANE_SOCKET"), env={"TMPDIR": str(name)})
+                    self.assertEqual(str(name) in run.out, length == longest, run.out)
+
     def test_memif_config(self):
         end = "socket-abstract=no,bsize=9216,rsize=8'"
         texts = self.kept_configs("-n", "3", "--link", "memif", "--codec", "bf16", "--lanes", "2", "--idle", "yield", "--mtu", "1500",
                                   "--log", "info", "--trainers", "2", "--local-reduce")
         self.assertEqual(len(texts), 3)
         self.assertEqual(self.ports(texts[2]), [
-            f"name: next device: 'net_memif0,role=server,id=0,socket=link2-0.sock,{end} nodes: [0]",
-            f"name: prev device: 'net_memif1,role=client,id=0,socket=link1-2.sock,{end} nodes: [1]"])
+            f"name: next device: 'net_memif0,role=server,socket=link2-0.sock,{end} nodes: [0]",
+            f"name: prev device: 'net_memif1,role=client,socket=link1-2.sock,{end} nodes: [1]"])
         for line in ("rank: 2", "  - {rank: 2, ip: 10.77.0.3}", "trainers: 2", "local_reduce: true", "codec: 'bf16'",
                      "mtu: 1500", "workers: {lanes: 2, threads: 2, idle: yield}", "log: info"):
             self.assertIn(line, texts[2].splitlines())
@@ -76,8 +85,8 @@ class ConfigsTest(RunCase):
     def test_config_of_two_nodes(self):
         end = "socket=link0-1.sock,socket-abstract=no,bsize=9216,rsize=8'"
         first, second = self.kept_configs("-n", "2", "--link", "memif")
-        self.assertEqual(self.ports(first), [f"name: next device: 'net_memif0,role=server,id=0,{end} nodes: [1]"])
-        self.assertEqual(self.ports(second), [f"name: prev device: 'net_memif0,role=client,id=0,{end} nodes: [0]"])
+        self.assertEqual(self.ports(first), [f"name: next device: 'net_memif0,role=server,{end} nodes: [1]"])
+        self.assertEqual(self.ports(second), [f"name: prev device: 'net_memif0,role=client,{end} nodes: [0]"])
 
     def test_ipv6_config(self):
         for text in self.kept_configs("-n", "2", "--link", "udp", "--ipv6", "--lanes", "2", "--trainers", "3"):
@@ -137,9 +146,9 @@ class ConfigsTest(RunCase):
         end = "socket-abstract=no,bsize=9216,rsize=8'"
         texts = self.kept_configs("-n", "4", "--link", "memif", "--strategies", "direct")
         self.assertEqual(self.ports(texts[1])[2],
-                         f"name: to3 device: 'net_memif2,role=server,id=0,socket=link1-3.sock,{end} nodes: [3]")
+                         f"name: to3 device: 'net_memif2,role=server,socket=link1-3.sock,{end} nodes: [3]")
         self.assertEqual(self.ports(texts[3])[2],
-                         f"name: to1 device: 'net_memif2,role=client,id=0,socket=link1-3.sock,{end} nodes: [1]")
+                         f"name: to1 device: 'net_memif2,role=client,socket=link1-3.sock,{end} nodes: [1]")
         texts = self.kept_configs("-n", "6", "--strategies", "ring,aggregator:4,stream,rings:3", "--trainers", "2",
                                   "--local-reduce")
         self.assertIn("strategies: ['ring', 'aggregator:4,stream', 'rings:3']", texts[0].splitlines())

@@ -1,17 +1,17 @@
 #!/usr/bin/python3
 """Compares all-reduces of CUDA tensors on one GPU: NCCL over sockets, gradlane's plug-in for NCCL, Gloo, and PyTorch's
-backend gradlane. Needs root.
+backend gradlane. It needs root.
 
     python3 lab/bench_nccl.py [--sizes 4K,1M,100M] [--rate 1gbit] [--plug-in PATH] [--python PYTHON] [--json]
 
 Two ranks share the GPU. Each has a network namespace of its own, and another NCCL_HOSTID, so they are two nodes to
 NCCL. `gradlane run --link udp --inside` makes the namespaces and starts the daemons. The last row has
-GRADLANE_GPU_CODEC=1. NCCL's log says if it does not use the plug-in. `time` is the median of the calls, from the call
+GRADLANE_GPU_CODEC=1. The script ends if NCCL's log does not say that the plug-in sums. `time` is the median of the calls, from the call
 until the slowest rank's stream has run it. `wrong` counts elements that differ from the sum of the two inputs in
 float32, by fixed:10 those that differ by more than 2^-10 for each rank.
 
 With --cpu, tensors are on the CPU, and Gloo takes the place of NCCL, so that the script can be tried without a GPU. It
-has not run on a GPU yet.
+has not run without --cpu yet.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -125,19 +126,26 @@ def read_size(text, parser):
 def measure(name, backend, variables, sizes, args):
     """Returns the rows of one method. Ends the program if its ranks fail."""
     print(f"bench_nccl.py: {name}", file=sys.stderr, flush=True)
-    if name.startswith("plug-in"):
-        variables = {**variables, "NCCL_NET_PLUGIN": str(args.plug_in), "NCCL_COLLNET_ENABLE": "1"}
-    variables.setdefault("GRADLANE_LIBRARY", str(args.gradlane.parents[1] / "client/libgradlane.so"))
+    logs = tempfile.TemporaryDirectory(prefix="bench-nccl-")  # removed at the end
+    variables = {"GRADLANE_LIBRARY": str(args.gradlane.parents[1] / "client/libgradlane.so"), "NCCL_DEBUG": "WARN",
+                 **variables}
+    is_plug_in = name.startswith("plug-in")
+    if is_plug_in:
+        variables |= {"NCCL_NET_PLUGIN": str(args.plug_in), "NCCL_TUNER_PLUGIN": str(args.plug_in),
+                      "NCCL_COLLNET_ENABLE": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": f"{logs.name}/%h.%p"}
     spec = {"sizes": sizes, "cpu": args.cpu, "backend": backend, "bound": BOUND if "fixed" in name else 0.0}
     # Each rank is a node of its own to NCCL.
     rank = ["sh", "-c", 'NCCL_HOSTID=node$RANK exec "$@"', "sh", args.python, __file__, "--rank"]
     command = [args.gradlane, "run", "-n", "2", "--link", "udp", "--inside", "--no-prefix",
                *(["--rate", args.rate] if args.rate else []), "--", *rank]
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, env={
-        **os.environ, "NCCL_DEBUG": "WARN", **variables, "BENCH_NCCL": json.dumps(spec)})
+        **os.environ, **variables, "BENCH_NCCL": json.dumps(spec)})
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0 or len(found) != len(sizes):
         sys.exit(f"bench_nccl.py: {name}: the ranks have failed with status {done.returncode}:\n{done.stdout}")
+    texts = [path.read_text(errors="replace") for path in sorted(pathlib.Path(logs.name).iterdir())]
+    if is_plug_in and not args.cpu and sum("sums by gradlane's daemon, as rank" in text for text in texts) != 2:
+        sys.exit(f"bench_nccl.py: {name}: NCCL has not summed by the plug-in; its log:\n" + "\n".join(texts))
     return found
 
 

@@ -2,9 +2,9 @@
 //
 // listen() never fails: NCCL 2.27 to 2.30 would leave the other nodes waiting (ncclTransportCollNetSetup() returns
 // before its all-gather of handles). So it says in the handle what is wrong, and connect() fails on all nodes. NCCL
-// then takes its other algorithms. NCCL compares only the ranks of one node, so connect() also makes sure that all
-// nodes succeed: two barriers of the daemons follow each other. A node that has finished the second knows that all have
-// finished the first.
+// then takes its other algorithms. NCCL compares only the ranks of one node, so connect() runs two barriers of the
+// daemons: a node that has finished the second knows that all have finished the first. A fault during the second may
+// still let one node succeed where others fall back. These close their contexts, so its first all-reduce fails.
 //
 // All-reduces of a communicator are operations of one context, in the order of NCCL's calls, which is the same on all
 // nodes. NCCL passes its own pinned buffers, which the daemon cannot see. So iallreduce() copies to a buffer of
@@ -48,6 +48,7 @@ struct Request {
   void* result;  // NCCL's buffer
   size_t bytes;
   bool is_used;
+  bool is_over;  // `result` has the sum, and test() has not said so yet
 };
 
 struct Comm {
@@ -140,8 +141,9 @@ Comm* make_comm() {
   return comm;
 }
 
-// Two barriers without a failure between them. Earlier communicators of these daemons may be closing, so failures are
-// tried again. A node that is at another barrier than this one has another tag, so both fail and begin again.
+// Runs two barriers in a row, and returns whether both have succeeded. After a failure it runs both again, because
+// earlier communicators of these daemons may be closing. A node that is at another barrier than this one has another
+// tag, so both fail and begin again.
 bool agree(Comm& comm, uint64_t tag) {
   const int64_t end = now_ms() + kAgreeMs;
   for (;;) {
@@ -272,6 +274,16 @@ gradlane_code reserve(Comm& comm, Request& request, size_t bytes) {
   return code;
 }
 
+// Frees the buffers that no operation uses.
+void free_idle_buffers(Comm& comm) {
+  for (Request& each : comm.requests) {
+    if ((each.is_used && !each.is_over) || each.buffer == nullptr) continue;
+    (void)gradlane_free(comm.gl, each.buffer);
+    each.buffer = nullptr;
+    each.capacity = 0;
+  }
+}
+
 Request* find_free(Comm& comm, size_t bytes) {
   Request* found = nullptr;
   for (Request& each : comm.requests) {
@@ -282,11 +294,26 @@ Request* find_free(Comm& comm, size_t bytes) {
   return found;
 }
 
-bool is_any_used(const Comm& comm) {
-  for (const Request& each : comm.requests) {
-    if (each.is_used) return true;
+// Copies the result if the operation has ended. Returns kSuccess if it has not.
+Result progress(Comm& comm, Request& request) {
+  const gradlane_code code = gradlane_test(comm.gl, request.operation);
+  if (code == GRADLANE_PENDING) return kSuccess;
+  if (code != GRADLANE_OK) return fail(comm, code, "an all-reduce");
+  if (request.bytes != 0) std::memcpy(request.result, request.buffer, request.bytes);
+  request.is_over = true;
+  return kSuccess;
+}
+
+// Frees memory for a request, where some are unfinished: NCCL does not call test() while iallreduce() returns NULL
+// (sendProxyProgress() in src/transport/coll_net.cc). Returns in *is_unfinished whether later calls may find more.
+Result progress_all(Comm& comm, bool* is_unfinished) {
+  *is_unfinished = false;
+  for (Request& each : comm.requests) {
+    if (!each.is_used || each.is_over) continue;
+    if (const Result result = progress(comm, each); result != kSuccess) return result;
+    if (!each.is_over) *is_unfinished = true;
   }
-  return false;
+  return kSuccess;
 }
 
 // *out stays NULL if 32 requests are unfinished, or if memory is used up while any are. NCCL then calls again.
@@ -302,7 +329,13 @@ Result iallreduce(void* coll_comm, void* send, void* receive, size_t count, Type
   Request* const request = find_free(comm, bytes);
   if (request == nullptr) return kSuccess;
   gradlane_code code = reserve(comm, *request, bytes);
-  if (code == GRADLANE_NO_MEMORY && is_any_used(comm)) return kSuccess;
+  if (code == GRADLANE_NO_MEMORY) {
+    bool is_unfinished = false;
+    if (const Result result = progress_all(comm, &is_unfinished); result != kSuccess) return result;
+    free_idle_buffers(comm);
+    code = reserve(comm, *request, bytes);
+    if (code == GRADLANE_NO_MEMORY && is_unfinished) return kSuccess;
+  }
   if (code != GRADLANE_OK) return fail(comm, code, "allocating a buffer");
   if (bytes != 0) std::memcpy(request->buffer, send, bytes);
   gradlane_how how = GRADLANE_HOW_INIT;
@@ -314,6 +347,7 @@ Result iallreduce(void* coll_comm, void* send, void* receive, size_t count, Type
   request->result = receive;
   request->bytes = bytes;
   request->is_used = true;
+  request->is_over = false;
   *out = request;
   return kSuccess;
 }
@@ -324,10 +358,10 @@ Result test(void* given, int* is_done, int* bytes) {
   *is_done = 0;
   const Lock lock(comm);
   if (comm.failure != kSuccess) return comm.failure;
-  const gradlane_code code = gradlane_test(comm.gl, request.operation);
-  if (code == GRADLANE_PENDING) return kSuccess;
-  if (code != GRADLANE_OK) return fail(comm, code, "an all-reduce");
-  if (request.bytes != 0) std::memcpy(request.result, request.buffer, request.bytes);
+  if (!request.is_over) {
+    if (const Result result = progress(comm, request); result != kSuccess) return result;
+    if (!request.is_over) return kSuccess;
+  }
   request.is_used = false;
   *is_done = 1;
   if (bytes != nullptr) *bytes = static_cast<int>(request.bytes);

@@ -5,7 +5,7 @@
 
 namespace gradlane::nccl {
 
-// The functions of NCCL's CollNet interface that depend on its version only in their arguments.
+// NCCL's CollNet interface. Versions of NCCL differ in the arguments of these functions only.
 Result collnet_listen(int device, void* handle, void** listen_comm);
 extern const CollNetTransfers kCollNetTransfers;
 

@@ -33,7 +33,8 @@ bool is_named(const char* list, const char* name) {
   while (*list != '\0') {
     const size_t bytes = std::strcspn(list, ",");
     const size_t name_bytes = std::strcspn(list, ",:");  // a port may follow
-    if (starts_with(name, list, name_bytes) && (!is_exact || std::strlen(name) == name_bytes)) return !excludes;
+    if (name_bytes != 0 && starts_with(name, list, name_bytes) && (!is_exact || std::strlen(name) == name_bytes))
+      return !excludes;
     list += bytes;
     if (*list == ',') ++list;
   }
@@ -43,7 +44,8 @@ bool is_named(const char* list, const char* name) {
 int preference(const char* name) {
   if (starts_with(name, "virbr", 5)) return 1;
   if (starts_with(name, "lo", 2)) return 2;
-  return starts_with(name, "docker", 6) ? 3 : 4;
+  if (starts_with(name, "docker", 6)) return 3;
+  return starts_with(name, "ib", 2) ? 5 : 4;
 }
 
 bool can_use(const ifaddrs& it) {

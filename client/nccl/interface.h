@@ -26,9 +26,10 @@ struct Interface {
   int speed;  // Mb/s
 };
 
-// Returns the interface that NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY name. Without them, returns the first one that
-// is up, and prefers others to those of Docker, these to the loopback, and these to libvirt's, as NCCL's own sockets
-// do. Returns NULL if there is none. It searches once, and again if there was none.
+// Returns the first interface that is up and that NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY allow. Prefers InfiniBand's
+// ("ib..."), then others, then Docker's, then the loopback, then libvirt's. NCCL's own sockets do so, too
+// (ncclFindInterfaces() in src/misc/socket.cc), and also look at NCCL_COMM_ID. Returns NULL if there is none. It
+// searches once, and again if there was none.
 const Interface* find_interface();
 
 }  // namespace gradlane::nccl

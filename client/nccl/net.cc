@@ -41,7 +41,7 @@ struct Request {
   bool is_complete;
 };
 
-// A side that connects sends this first, so that strangers are refused.
+// The side that connects sends this first, so that connections of other programs are refused.
 struct Hello {
   uint64_t magic;
   uint64_t nonce;
@@ -109,8 +109,8 @@ Result exchange_hello(Connection& it, bool* is_done) {
   const size_t left = sizeof(it.hello) - it.hello_bytes;
   const ssize_t moved =
       it.sends ? send(it.fd, at, left, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(it.fd, at, left, MSG_DONTWAIT);
-  if (moved < 0 && !must_wait(errno)) return fail(it, "cannot greet another node", errno);
-  if (moved == 0) return fail(it, "cannot greet another node", 0);
+  if (moved < 0 && !must_wait(errno)) return fail(it, "the handshake with another node failed", errno);
+  if (moved == 0) return fail(it, "the handshake with another node failed", 0);
   if (moved > 0) it.hello_bytes += static_cast<size_t>(moved);
   *is_done = it.hello_bytes == sizeof(it.hello);
   return kSuccess;
@@ -207,7 +207,7 @@ Result accept(void* listen_comm, void** receive_comm, void** /*device_comm*/) {
     *receive_comm = it;
     return kSuccess;
   }
-  log(kInfo, "closed a connection of a stranger");
+  log(kInfo, "closed a connection that did not send the nonce of this communicator");
   free_connection(it);
   return kSuccess;
 }
@@ -273,7 +273,10 @@ Result fail_to_listen(int fd, Listener* listener) {
 Result begin_connection(Handle& handle, Connection** out) {
   const int fd = make_socket(handle.address.any.sa_family);
   Connection* const it = fd < 0 ? nullptr : make_connection(fd, true);
-  if (it == nullptr) return kSystemError;
+  if (it == nullptr) {
+    log(kWarn, "cannot make a socket to connect to another node: %s", std::strerror(errno));
+    return kSystemError;
+  }
   it->hello = handle.hello;
   *out = it;
   if (connect(fd, &handle.address.any, bytes_of(handle.address)) == 0 || errno == EINPROGRESS) return kSuccess;

@@ -5,7 +5,7 @@
 
 namespace gradlane::nccl {
 
-// The functions of NCCL's net interface that depend on its version only in their arguments.
+// NCCL's net interface. Versions of NCCL differ in the arguments of these functions only.
 Result net_init();
 Result net_devices(int* count);
 Result net_listen(int device, void* handle, void** listen_comm);

@@ -1,8 +1,7 @@
 // plugin.cc - libnccl-net-gradlane.so: the tables that NCCL 2.27 to 2.30 looks up (NCCL's threads)
 //
-// With this library, an unmodified NCCL program sums between nodes by gradlane's daemons: NCCL_NET_PLUGIN=gradlane,
-// NCCL_COLLNET_ENABLE=1, and GRADLANE_NCCL_CODEC=fixed:10 for a codec other than raw. No line of it has run together
-// with NCCL or a GPU: tests/scripts/client/nccl_test.py plays NCCL.
+// With this library, an unmodified NCCL program sums between nodes by gradlane's daemons; docs/pytorch.md names the
+// variables. No line of it has run together with NCCL or a GPU: tests/scripts/client/nccl_test.py plays NCCL.
 //
 // NCCL loads one library and looks up three parts in it:
 //   net      messages between two nodes, for all algorithms but CollNet, and for send and receive. NCCL disables a
@@ -12,15 +11,14 @@
 //            net.cc has a small one over TCP.
 //   CollNet  all-reduces of one GPU of each node (collnet.cc). The daemon adds them.
 //   tuner    makes CollNetChain the cheapest for all-reduces where CollNet works (tuner.cc). NCCL looks for it in the
-//            net's library unless NCCL_TUNER_PLUGIN names another.
+//            net's library unless NCCL_TUNER_PLUGIN names one.
 //
-// NCCL calls init() for each communicator since v11, and once in v10. A library is one device. The number of CollNet
-// devices must be 1 on all nodes, with or without a daemon: NCCL 2.30 ends a job in which the numbers differ.
+// NCCL calls init() for each communicator since v11, and once in v10. The plug-in has one device. The number of CollNet
+// devices must be 1 on all nodes, with or without a daemon: NCCL 2.30 compares them.
 //
-// Limits. A daemon's ring must consist of the nodes of the communicator: one rank for each node. A daemon has one
-// stream of operations, and a rank one user. So the first communicator has the daemon until it is destroyed, and others
-// fall back to NCCL's algorithms at the same time, on all nodes alike. This also happens if NCCL takes several GPUs of
-// a node as heads, as it may with NVSwitch: each head has its own CollNet communicator. Communicators that share
+// Limits. A daemon's ring must consist of the nodes of the communicator: one rank for each node. A daemon runs one
+// operation after the other, and one context holds a rank. So the first communicator has the daemon until it is
+// destroyed, and others fall back to NCCL's algorithms at the same time, on all nodes alike. Communicators that share
 // resources (ncclCommSplit() with splitShare) share the CollNet communicator, too, so a program must order their
 // all-reduces alike.
 #include "client/nccl/api.h"

@@ -6,12 +6,12 @@
 namespace gradlane::nccl {
 
 // Smaller all-reduces stay with NCCL's own algorithms, unless CollNet is the only one that NCCL offers. CollNet sends
-// whole chunks of 32 KiB or more, so the daemon could not see that a tensor is below 1024 elements, for which sums have
-// no loss.
-constexpr size_t kLeastCollNetBytes = 4096;
+// whole chunks of 32 KiB or more. So shorter ones would send more bytes than they have, and the daemon could not see
+// that a tensor is below 1024 elements, for which sums have no loss.
+constexpr size_t kLeastCollNetBytes = size_t{32} << 10;
 
-// Changes the costs of an all-reduce. NCCL takes the algorithm with the least. It has marked those that cannot be used,
-// CollNet among them if its connect() has failed.
+// Sets the costs of an all-reduce. NCCL takes the cheapest algorithm. Before the call it marks those that cannot be
+// used: CollNet, if its connect() has failed.
 Result get_coll_info(void* context, int function, size_t bytes, int operations, float** table, int algorithms,
                      int protocols, int is_registered, int* channels);
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # usage: packaging/deb/debian13.sh [--pytorch-tests | --pytorch-suite]. Builds Debian packages of this tree on a Debian
 # 13 from debootstrap, with its compiler, DPDK and Python. Installs them there, and runs rings in memory and on sockets,
-# the C example, and a training with its PyTorch. With an option it builds only the programs there, and runs the tests
-# of gradlane.torch, or PyTorch's own, with its PyTorch 2.6. Needs root, debootstrap, apt's registry, and 8 GB in TMPDIR
-# (/tmp).
+# the C example, and a training with its PyTorch. With an option it builds everything there, with warnings as errors, and
+# runs the tests of gradlane.torch, or PyTorch's own, with its PyTorch 2.6. Needs root, debootstrap, apt's registry, and
+# 8 GB in TMPDIR (/tmp).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source dev/build.sh
@@ -38,7 +38,7 @@ if [ ! -e "$cache" ]; then
     { tail "$scratch/log"; exit 1; }
   mkdir -p "$root/srv/tree" && cp -r debian "$root/srv/tree/"
   inside 'apt-get update && apt-get install -y --no-install-recommends build-essential python3-torch python3-numpy \
-    libtorch-dev pybind11-dev python3-dev pkg-config libgtest-dev iproute2 nftables procps && apt-get build-dep -y --no-install-recommends /srv/tree && rm -r /srv/tree && apt-get clean'
+    libtorch-dev pybind11-dev python3-dev pkg-config libgtest-dev libgmock-dev iproute2 nftables procps && apt-get build-dep -y --no-install-recommends /srv/tree && rm -r /srv/tree && apt-get clean'
   rm -f build-package/trixie-*.tar
   tar -C "$root" -cf "$cache.new" . && mv "$cache.new" "$cache"
 else
@@ -49,8 +49,8 @@ in_root "$root" 'c++ --version | head -n 1; dpkg-query -W -f "\${Package} \${Ver
 
 copy_tree "$root/srv/tree"
 if [ -n "$tests" ]; then
-  step "programs"
-  inside 'cd /srv/tree && meson setup build && ninja -C build tools/gradlane tools/gradlaned'
+  step "everything"
+  inside 'cd /srv/tree && meson setup build && ninja -C build'
   step "tests"
   # Debian's PyTorch 2.6 is built without libuv, which its TCPStore uses by default.
   in_root "$root" "cd /srv/tree && CI=true PYTORCH=system USE_LIBUV=0 meson test -C build --print-errorlogs $tests"

@@ -1,9 +1,9 @@
 // device.h - the parts of CUDA that kernels use, on the CPU: threads of thread blocks are fibers of one thread
 //
-// A test includes this file, then a kernel of client/python/gradlane/torch/kernels/, and calls launch(). A function of
-// a full warp waits until all 32 lanes have called it. Elsewhere threads run one after the other, in an order that a
-// seed gives. So a missing barrier gives other results for some seeds. A wait that can never end, and threads that wait
-// in different functions, end the program.
+// A test includes this file, then a kernel of client/python/gradlane/torch/kernels/, and calls Launcher::run(). A
+// function of a full warp waits until all 32 lanes have called it. Elsewhere threads run one after the other, in an
+// order that a seed gives. So a missing barrier gives other results for some seeds. A wait that can never end, and
+// threads that wait in different functions, end the program.
 //
 // Several thread blocks run at once, as on a GPU, and begin in the order of their numbers. Memory is sequentially
 // consistent: no test with this file shows that a kernel has the fences that it needs.
@@ -117,10 +117,10 @@ struct Index {
 constexpr uint32_t kLanes = 32;
 constexpr size_t kStackWords = 8192;
 constexpr uint64_t kCanary = 0x5ca1ab1e5ca1ab1e;
-constexpr uint64_t kMostNaps = 10'000'000;
+constexpr uint64_t kMostSleeps = 10'000'000;
 
-// Threads that wait for each other: a warp or a thread block.
-struct Meeting {
+// A barrier of the threads of a warp or of a thread block.
+struct Barrier {
   uint32_t size;
   uint32_t arrived = 0;
   uint64_t round = 0;  // number of times that all have arrived
@@ -130,11 +130,11 @@ struct Meeting {
 // Holds the values that the lanes of a warp give in one round.
 struct Given {
   std::array<uint64_t, kLanes> values{};
-  uint64_t bits = 0;  // disjunction of the values
+  uint64_t bits = 0;  // bitwise OR of the values
 };
 
 struct Warp {
-  Meeting meeting{kLanes};
+  Barrier barrier{kLanes};
   std::array<Given, 2> given{};  // in this round and in the one before
 };
 
@@ -152,7 +152,7 @@ struct Fiber {
 
 struct ThreadBlock {
   Index index;
-  Meeting meeting;
+  Barrier barrier;
   std::vector<Warp> warps;
   std::vector<uint64_t> shared;
   std::vector<Fiber> fibers;
@@ -164,7 +164,7 @@ struct Device {
   Index grid;
   Fiber* running = nullptr;
   void* scheduler = nullptr;
-  uint64_t naps = 0;
+  uint64_t sleeps = 0;
 };
 inline Device device;
 
@@ -177,21 +177,21 @@ inline void leave() { gradlane_test_switch(&device.running->stack, device.schedu
   std::abort();
 }
 
-// Waits until all threads of the meeting are here.
-inline void meet(Meeting& meeting, const Here& here) {
-  if (meeting.arrived == 0) meeting.where = here;
-  if (meeting.where.line != here.line || std::strcmp(meeting.where.file, here.file) != 0) {
+// Waits until all threads of the barrier have called this.
+inline void wait_at(Barrier& barrier, const Here& here) {
+  if (barrier.arrived == 0) barrier.where = here;
+  if (barrier.where.line != here.line || std::strcmp(barrier.where.file, here.file) != 0) {
     std::fprintf(stderr, "%s:%d: a thread waits here, and others of its warp or thread block elsewhere\n",
-                 meeting.where.file, meeting.where.line);
+                 barrier.where.file, barrier.where.line);
     fail("they must all call the same function", here);
   }
-  const uint64_t round = meeting.round;
-  if (++meeting.arrived == meeting.size) {
-    meeting.arrived = 0;
-    ++meeting.round;
+  const uint64_t round = barrier.round;
+  if (++barrier.arrived == barrier.size) {
+    barrier.arrived = 0;
+    ++barrier.round;
     return;
   }
-  device.running->round = &meeting.round;
+  device.running->round = &barrier.round;
   device.running->waits = round;
   leave();
 }
@@ -202,10 +202,10 @@ inline uint32_t own_lane() { return device.running->index.x % kLanes; }
 inline const Given& exchange(uint32_t mask, uint64_t value, const Here& here) {
   if (mask != 0xffffffff) fail("a mask must have all lanes", here);
   Warp& warp = device.running->block->warps[device.running->index.x / kLanes];
-  Given& given = warp.given[warp.meeting.round % 2];
-  given.bits = (warp.meeting.arrived == 0 ? 0 : given.bits) | value;
+  Given& given = warp.given[warp.barrier.round % 2];
+  given.bits = (warp.barrier.arrived == 0 ? 0 : given.bits) | value;
   given.values[own_lane()] = value;
-  meet(warp.meeting, here);
+  wait_at(warp.barrier, here);
   return given;
 }
 
@@ -225,7 +225,7 @@ class Launcher {
   Launcher(uint32_t threads, uint32_t resident, uint64_t seed) : random_(seed) {
     for (uint32_t i = 0; i < resident; ++i) {
       auto& block = *places_.emplace_back(std::make_unique<ThreadBlock>());
-      block.meeting.size = threads;
+      block.barrier.size = threads;
       block.warps.resize(threads / kLanes);
       for (uint32_t thread = 0; thread < threads; ++thread) block.fibers.push_back({&block, {thread}});
     }
@@ -234,7 +234,7 @@ class Launcher {
   void run(uint32_t blocks, std::function<void()> kernel) {
     device.grid = {blocks};
     device.kernel = std::move(kernel);
-    device.naps = 0;
+    device.sleeps = 0;
     std::vector<ThreadBlock*> idle, running;
     for (const auto& block : places_) idle.push_back(block.get());
     for (uint32_t begun = 0; begun < blocks || !running.empty();) {
@@ -288,7 +288,7 @@ class Launcher {
         ran = true;
       }
     }
-    if (left && !ran) fail("all threads of a thread block wait for each other", block.meeting.where);
+    if (left && !ran) fail("all threads of a thread block wait for each other", block.barrier.where);
     return left;
   }
 
@@ -329,11 +329,11 @@ namespace gradlane::gpu {
 using test::gpu::Here;
 
 inline void __syncthreads(Here here = GRADLANE_HERE) {
-  test::gpu::meet(test::gpu::device.running->block->meeting, here);
+  test::gpu::wait_at(test::gpu::device.running->block->barrier, here);
 }
 
 inline void __nanosleep(uint32_t, Here here = GRADLANE_HERE) {
-  if (++test::gpu::device.naps > test::gpu::kMostNaps) test::gpu::fail("thread blocks wait for each other", here);
+  if (++test::gpu::device.sleeps > test::gpu::kMostSleeps) test::gpu::fail("thread blocks wait for each other", here);
   test::gpu::leave();
 }
 

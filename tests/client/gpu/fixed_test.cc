@@ -336,7 +336,7 @@ TEST(GpuBlocks, Offsets) {
       const uint32_t first =
           gradlane::gpu::lane() == 0 ? static_cast<uint32_t>(gradlane::gpu::atomicAdd(&states[0], uint64_t{1})) : 0;
       const uint32_t number = gradlane::gpu::__shfl_sync(gradlane::gpu::kFullWarp, first, 0);
-      const uint64_t sum = gradlane::gpu::bytes_before(&states[1], number, bytes[number]);
+      const uint64_t sum = gradlane::gpu::publish_bytes(&states[1], number, bytes[number]);
       if (gradlane::gpu::lane() == 31) before[number] = sum;
     });
     uint64_t sum = 0;
@@ -345,7 +345,7 @@ TEST(GpuBlocks, Offsets) {
 }
 
 // GPUs before compute capability 8.0 have no instruction for this.
-TEST(GpuWarp, DisjunctionByShuffles) {
+TEST(GpuWarp, OrByShuffles) {
   Rng rng(8);
   Launcher launcher(gradlane::gpu::kWarpLanes, 1, 1);
   for (int i = 0; i < 100; ++i) {

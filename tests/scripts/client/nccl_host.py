@@ -20,7 +20,7 @@ HOST, CUDA = 1, 2
 HANDLE_BYTES = 128
 MOST_REQUESTS = 32
 WARN = 2
-# ncclDataType_t. bfloat16 is done as uint16 here. 10 and 11 are the two forms of float8.
+# ncclDataType_t. bfloat16 arrays are uint16 here. 10 and 11 are the two forms of float8.
 TYPES = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6, "float32": 7, "float64": 8,
          "bfloat16": 9, "float8_e4m3": 10, "float8_e5m2": 11}
 SUM, PROD, MAX, MIN = range(4)
@@ -90,7 +90,6 @@ class Host:
         self.coll = Table(library, f"ncclCollNetPlugin_v{version}", COLLNET[version])
         self.tuner = Table(library, f"ncclTunerPlugin_v{version - 6}", TUNER[version - 6])
         self.logger = LOGGER(self._log)
-        self.contexts = []
         config = c_int(-1)
         if version == 10:
             check("net init", self.net.init(self.logger, None))
@@ -213,11 +212,7 @@ class Host:
         return size.value if done.value else None
 
     def net_wait(self, request):
-        return wait_for(lambda: self._one_more(self.net_test(request)), "a message") - 1
-
-    @staticmethod
-    def _one_more(size):
-        return None if size is None else size + 1
+        return wait_for(lambda: [size for size in [self.net_test(request)] if size is not None], "a message")[0]
 
 
 class Comm:

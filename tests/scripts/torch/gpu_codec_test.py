@@ -55,7 +55,7 @@ class Codec(unittest.TestCase):
 
     def test_arguments_of_kernels(self):
         floats, residual = torch.zeros(4097), torch.zeros(4097)
-        with unittest.mock.patch.object(gpu_codec, "Encoded", lambda place, table: (place.space, table)), \
+        with unittest.mock.patch.object(gpu_codec, "Encoded", lambda buffer, table: (buffer.data, table)), \
                 unittest.mock.patch.object(gpu, "make_pinned", lambda numel, dtype: torch.empty(numel, dtype=dtype)):
             space, table = self.codec.encode(floats, residual)
             self.assertEqual((table, space.numel()), (24, gpu_codec.max_bytes(4097)))
@@ -83,6 +83,10 @@ class Codec(unittest.TestCase):
                 self.codec.encode(wrong)
         with self.assertRaisesRegex(ValueError, "residual has 99"):
             self.codec.encode(floats, torch.zeros(99))
+        with unittest.mock.patch.object(gpu, "make_pinned", lambda numel, dtype: torch.empty(numel, dtype=dtype)):
+            buffer = gpu_codec.EncodeBuffer(99, CPU)
+        with self.assertRaisesRegex(ValueError, "buffer has .*100 floats need"):
+            self.codec.encode(floats, buffer=buffer)
         with self.assertRaisesRegex(ValueError, "multiple of 8"):
             self.codec.decode(torch.zeros(100, dtype=torch.uint8)[1:], floats)
         for bits in (0, 31):
@@ -95,7 +99,71 @@ class Codec(unittest.TestCase):
         self.codec.check()
 
 
+class Driver:
+    """Stands in for NVIDIA's driver."""
+
+    def __init__(self, failing=""):
+        self.calls, self.launched, self.failing = [], [], failing
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls.append((name, arguments))
+            if name == "cuLaunchKernel":  # the kernel's arguments exist during the call only
+                self.launched += [ctypes.cast(each, ctypes.POINTER(ctypes.c_uint32))[0] for each in arguments[9]]
+            return int(name == self.failing)
+        return call
+
+
+class Launching(unittest.TestCase):
+    def kernels(self, driver):
+        with unittest.mock.patch.object(gpu_kernels, "_driver", lambda: driver), \
+                unittest.mock.patch.object(gpu_kernels, "compiled", lambda source, architecture: b"image"), \
+                unittest.mock.patch.object(torch.cuda, "get_device_capability", lambda device: (9, 0)):
+            return gpu_kernels.Kernels("fixed.cu", torch.device("cuda:0"))
+
+    def test_launch(self):
+        """cuLaunchKernel() gets what its signature says, in the context of the device."""
+        driver = Driver()
+        stream = types.SimpleNamespace(cuda_stream=5)
+        with unittest.mock.patch.object(torch.cuda, "current_stream", lambda device: stream):
+            self.kernels(driver).launch("k", 3, ctypes.c_void_p(7), ctypes.c_uint32(8))
+        self.assertEqual([name for name, _ in driver.calls][-3:],
+                         ["cuCtxPushCurrent_v2", "cuLaunchKernel", "cuCtxPopCurrent_v2"])
+        arguments = driver.calls[-2][1]
+        self.assertEqual(len(arguments), 11)
+        self.assertEqual([each.value for each in arguments[1:9]], [3, 1, 1, gpu_kernels.THREADS, 1, 1, 0, 5])
+        self.assertEqual(driver.launched, [7, 8])
+
+    def test_failures(self):
+        driver = Driver("cuModuleLoadData")
+        with self.assertRaisesRegex(gpu_kernels.NoKernels, "cuModuleLoadData.* status 1"):
+            self.kernels(driver)
+        self.assertEqual(driver.calls[-1][0], "cuDevicePrimaryCtxRelease_v2")
+        with self.assertRaisesRegex(gpu_kernels.NoKernels, "cuLaunchKernel"), \
+                unittest.mock.patch.object(torch.cuda, "current_stream", lambda device: types.SimpleNamespace(cuda_stream=5)):
+            self.kernels(Driver("cuLaunchKernel")).launch("k", 1)
+
+
 class Compiling(unittest.TestCase):
+    def test_old_gpu(self):
+        with self.assertRaisesRegex(gpu_kernels.NoKernels, "capability 6.1, and the kernels need 7.0"):
+            gpu_kernels.compiled("fixed.cu", 61)
+
+    def test_kept_images(self):
+        """An image is compiled once, and again in each process if there is no folder for it."""
+        images = iter([b"first", b"second", b"third"])
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.multiple(
+                gpu_kernels, _nvrtc=lambda: None, _architectures=lambda library: [90], _hash=lambda library: "hash",
+                _compile=lambda *_: next(images)):
+            for name, expected in (("there", b"first"), ("there", b"first"), ("there/fixed.cu", b"second")):
+                path = pathlib.Path(folder, name)
+                if path.name == "fixed.cu":
+                    path.write_text("a file where the folder would be")
+                with unittest.mock.patch.dict(os.environ, {"TORCH_EXTENSIONS_DIR": str(path)}):
+                    self.assertEqual(gpu_kernels.compiled("fixed.cu", 90), expected)
+            kept, = pathlib.Path(folder, "there/gradlane-kernels").iterdir()
+            self.assertEqual(kept.stat().st_mode & 0o777, 0o644)
+
     def test_without_nvrtc(self):
         gpu_kernels._nvrtc.cache_clear()
         with unittest.mock.patch.object(gpu_kernels, "_paths", lambda: ["libnone.so"]):
@@ -121,14 +189,17 @@ class Compiling(unittest.TestCase):
         newest = gpu_kernels._architectures(library)[-1]
         with tempfile.TemporaryDirectory() as folder, \
                 unittest.mock.patch.dict(os.environ, {"TORCH_EXTENSIONS_DIR": folder}):
-            for source, architecture in (("fixed.cu", 80), ("fixed.cu", 90), ("votes.cu", 90), ("fixed.cu", newest + 1)):
+            for source, architecture in (("fixed.cu", 75), ("votes.cu", 75), ("fixed.cu", 80), ("fixed.cu", 90),
+                                         ("votes.cu", 90), ("fixed.cu", newest + 1)):
                 image = gpu_kernels.compiled(source, architecture)
                 self.assertIn(f"gradlane_{source[:-3]}_encode".encode(), image)
                 self.assertEqual(image.startswith(b"\x7fELF"), architecture <= newest)
                 with unittest.mock.patch.object(gpu_kernels, "_compile", None):
                     self.assertEqual(gpu_kernels.compiled(source, architecture), image)
-            with self.assertRaisesRegex(gpu_kernels.NoKernels, "compute capabilities"):
-                gpu_kernels.compiled("fixed.cu", 11)
+            older = gpu_kernels._architectures(library)[0] - 1
+            with unittest.mock.patch.object(gpu_kernels, "_LEAST_ARCHITECTURE", 0), \
+                    self.assertRaisesRegex(gpu_kernels.NoKernels, "compute capabilities"):
+                gpu_kernels.compiled("fixed.cu", older)
 
 
 if __name__ == "__main__":

@@ -447,8 +447,9 @@ class Engine:
                     with torch.inference_mode(False):
                         self._workspaces[tensor.device] = gpu_sum.Workspace(
                             tensor.device, self._memory.tensor, connection.lib.gradlane_runs_space)
-                except (errors.OutOfMemory, RuntimeError):  # RuntimeError: the GPU has no memory
+                except (errors.OutOfMemory, RuntimeError) as reason:  # RuntimeError: the GPU has no memory
                     self._workspaces[tensor.device] = None
+                    gpu_sum.warn(tensor.device, reason)
             workspace = self._workspaces[tensor.device]
         if workspace is None:
             return None

@@ -21,24 +21,25 @@ _SOURCE = "fixed.cu"
 _LEAST, _MOST = 1, 30
 
 
-class Space:
-    """Memory for one encoded tensor of at most `numel` floats. device: a CUDA device with an index."""
+class EncodeBuffer:
+    """Memory for one encoded tensor of at most `numel` floats; the next one ends the use of the Encoded before. device:
+    a CUDA device with an index."""
 
     def __init__(self, numel: int, device: torch.device) -> None:
-        self.space = torch.empty(max_bytes(numel), dtype=torch.uint8, device=device)
+        self.data = torch.empty(max_bytes(numel), dtype=torch.uint8, device=device)
         self.states = torch.empty(1 + -(-numel // BLOCK), dtype=torch.int64, device=device)
         self.length = gpu.make_pinned(1, torch.int64)
 
 
 class Encoded:
-    """A tensor that is encoded on its GPU, in the first nbytes() bytes of `space`."""
+    """A tensor that is encoded on its GPU, in the first nbytes() bytes of `data`."""
 
-    def __init__(self, place: Space, table: int) -> None:
-        self.space = place.space
-        # The last number of the table is the length. It is copied now, and read when somebody asks for it.
-        self._length = place.length
-        self._length.copy_(self.space[table - 8:table].view(torch.int64), non_blocking=True)
-        self._known = gpu.record_event(self.space.device)
+    def __init__(self, buffer: EncodeBuffer, table_nbytes: int) -> None:
+        self.data = buffer.data
+        # The table's last number is the length. Its copy to the host starts here; nbytes() waits for it.
+        self._length = buffer.length
+        self._length.copy_(self.data[table_nbytes - 8:table_nbytes].view(torch.int64), non_blocking=True)
+        self._known = gpu.record_event(self.data.device)
 
     def nbytes(self) -> int:
         """Waits until the tensor is encoded, and returns its bytes."""
@@ -46,10 +47,10 @@ class Encoded:
         return int(self._length)
 
     def copy_to(self, host: torch.Tensor) -> int:
-        """Starts to copy the bytes to pinned memory, on the current stream, and returns their number. host: uint8, at
-        least nbytes() of them."""
+        """Waits until the tensor is encoded, then starts to copy its bytes to pinned memory, on the current stream.
+        Returns their number. host: uint8, at least nbytes() of them."""
         nbytes = self.nbytes()
-        host[:nbytes].copy_(self.space[:nbytes], non_blocking=True)
+        host[:nbytes].copy_(self.data[:nbytes], non_blocking=True)
         return nbytes
 
 
@@ -67,8 +68,9 @@ class GpuCodec:
         self._kernels: Kernels = kernels_of(_SOURCE, device)
         self.fault = torch.zeros(1, dtype=torch.int32, device=device)  # 1 after malformed bytes; see check()
 
-    def encode(self, tensor: torch.Tensor, residual: torch.Tensor | None = None, place: Space | None = None) -> Encoded:
-        """Encodes a contribution. tensor, residual: float32, contiguous, on this device, at least one element. place:
+    def encode(self, tensor: torch.Tensor, residual: torch.Tensor | None = None,
+               buffer: EncodeBuffer | None = None) -> Encoded:
+        """Encodes a contribution. tensor, residual: float32, contiguous, on this device, at least one element. buffer:
         where to; None: new memory.
 
         With a residual, encodes tensor + residual, and leaves there what rounding has lost.
@@ -80,15 +82,19 @@ class GpuCodec:
                 raise ValueError(f"residual has {residual.numel()} elements, and tensor {tensor.numel()}")
         numel = tensor.numel()
         blocks = -(-numel // BLOCK)
-        place = place or Space(numel, self.device)
-        place.states.zero_()
+        buffer = buffer or EncodeBuffer(numel, self.device)
+        if buffer.data.numel() < max_bytes(numel) or buffer.data.device != self.device:
+            raise ValueError(f"buffer has {buffer.data.numel()} bytes on {buffer.data.device}: {numel} floats need "
+                             f"{max_bytes(numel)} on {self.device}")
+        buffer.states.zero_()
         self._launch("gradlane_fixed_encode", blocks, tensor, residual, ctypes.c_uint64(numel),
-                     ctypes.c_uint32(self.bits), place.space, place.states)
-        return Encoded(place, table_bytes(numel))
+                     ctypes.c_uint32(self.bits), buffer.data, buffer.states)
+        return Encoded(buffer, table_bytes(numel))
 
     def decode(self, encoded: torch.Tensor, out: torch.Tensor) -> None:
-        """Decodes an encoded tensor. encoded: uint8 on this device, whose address is a multiple of 8. out: float32,
-        contiguous, as many elements as were encoded. check() says whether the bytes were well-formed."""
+        """Decodes an encoded tensor. encoded: uint8 on this device, whose address is a multiple of 8, in memory that
+        ends at a multiple of 4, as PyTorch's does. out: float32, contiguous, as many elements as were encoded. check()
+        says whether the bytes were well-formed."""
         self._check(out, "out")
         self._check(encoded, "encoded", torch.uint8, 8)
         self._launch("gradlane_fixed_decode", -(-out.numel() // BLOCK), encoded, ctypes.c_uint64(encoded.numel()),

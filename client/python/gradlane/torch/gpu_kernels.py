@@ -1,12 +1,13 @@
 """Compiles the kernels of kernels/ for an NVIDIA GPU, loads them and starts them, with ctypes.
 
-NVRTC compiles them at run time, in about a second, so that neither a build nor a machine needs nvcc. PyTorch's wheels
+NVRTC compiles them at run time, so that neither a build nor a machine needs nvcc. PyTorch's wheels
 bring NVRTC, and the driver brings libcuda. Compiled kernels are kept where PyTorch keeps its own builds, as
 extension.py says.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import glob
@@ -23,11 +24,12 @@ _SOURCES = pathlib.Path(__file__).resolve().parent / "kernels"
 # Arithmetic is that of IEEE 754: no fused operations; NVRTC rounds, and keeps denormals, by default.
 _OPTIONS = ("--std=c++17", "--fmad=false")
 THREADS = 256  # kThreads of the kernels
+_LEAST_ARCHITECTURE = 70  # has __nanosleep()
 _SUCCESS = 0  # CUDA_SUCCESS, NVRTC_SUCCESS
 
 
 class NoKernels(RuntimeError):
-    """The kernels cannot be compiled or loaded; the text says why."""
+    """The kernels cannot be compiled, loaded or started; the text says why."""
 
 
 class Kernels:
@@ -37,11 +39,15 @@ class Kernels:
         self._driver, self._device = _driver(), device
         major, minor = torch.cuda.get_device_capability(device)
         image = compiled(source, 10 * major + minor)
-        # The context that PyTorch uses.
+        # PyTorch uses the primary context, too.
         ordinal, self._context, self._module = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuDeviceGet", ctypes.byref(ordinal), ctypes.c_int(device.index))
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), ordinal)
-        self._in_context("cuModuleLoadData", ctypes.byref(self._module), image)
+        try:
+            self._in_context("cuModuleLoadData", ctypes.byref(self._module), image)
+        except NoKernels:
+            self._driver.cuDevicePrimaryCtxRelease_v2(ordinal)
+            raise
         self._functions: dict[str, ctypes.c_void_p] = {}
 
     def launch(self, name: str, blocks: int, *arguments: Any) -> None:
@@ -82,6 +88,9 @@ def kernels_of(source: str, device: torch.device) -> Kernels:
 def compiled(source: str, architecture: int) -> bytes:
     """Returns the compiled kernels of a file of kernels/, for compute capability `architecture` / 10. An earlier
     process may have compiled them. Raises NoKernels."""
+    if architecture < _LEAST_ARCHITECTURE:
+        raise NoKernels(f"the GPU has compute capability {architecture / 10}, and the kernels need "
+                        f"{_LEAST_ARCHITECTURE / 10} or later")
     library = _nvrtc()
     known = _architectures(library)
     if architecture in known:
@@ -93,17 +102,29 @@ def compiled(source: str, architecture: int) -> bytes:
                             f"has {architecture / 10}: install a PyTorch for this GPU")
         target = f"compute_{older[-1]}"
     place = _folder() / f"{source}-{target}-{_hash(library)}"
-    if place.exists():
+    with contextlib.suppress(OSError):
         return place.read_bytes()
     image = _compile(library, source, target)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
-        file.write(image)
-    os.replace(file.name, place)
+    with contextlib.suppress(OSError):  # without a folder for them, each process compiles
+        _write(place, image)
     return image
 
 
 # ---- Private
+
+
+def _write(path: pathlib.Path, data: bytes) -> None:
+    """Writes a file at once, for all users. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except OSError:
+        os.unlink(name)
+        raise
 
 
 def _driver() -> Any:

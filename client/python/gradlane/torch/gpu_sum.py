@@ -1,8 +1,9 @@
 """All-reduces of CUDA tensors that the GPU encodes and decodes, by codec fixed:B.
 
-Only encoded bytes cross PCIe, and the daemon's lanes neither encode nor decode. Contributions and results have the same
-bits as without this module, so ranks need not agree about it. It is off unless GRADLANE_GPU_CODEC is 1, because it has
-not run on a GPU yet. Tests run it on the CPU (tests/scripts/torch/far.py).
+Only encoded bytes cross PCIe. The daemon's lanes decode blocks in the cache, where they add them, and do not read the
+tensor's floats from memory. Contributions and results have the same bits as without this module, so ranks need not
+agree about it. It is off unless GRADLANE_GPU_CODEC is 1, because it has not run on a GPU yet. Tests run it on the CPU
+(tests/scripts/torch/far.py).
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ import torch
 from .. import _library
 from .._library import Collective, Type
 from . import gpu
-from .gpu_codec import BLOCK, Encoded, GpuCodec, Space, max_bytes, runs_of
-from .gpu_kernels import NoKernels
+from .gpu_codec import BLOCK, EncodeBuffer, Encoded, GpuCodec, max_bytes, runs_of
 from .operations import Operation
 
 LEAST = 1 << 18  # least floats of a tensor that the GPU encodes
@@ -47,9 +47,14 @@ def codec_for(name: str, device: torch.device) -> GpuCodec | None:
                 codec = GpuCodec(key[1], device)
                 _examine(codec)
             _codecs[key] = codec
-        except (NoKernels, ValueError, OSError, RuntimeError) as reason:
-            warnings.warn(f"gradlane: {device} cannot encode, so the daemon does: {reason}", stacklevel=2)
+        except (ValueError, OSError, RuntimeError) as reason:
+            warn(device, reason)
     return _codecs[key]
+
+
+def warn(device: torch.device, reason: Exception) -> None:
+    """Warns that the daemon encodes and decodes sums of this device."""
+    warnings.warn(f"gradlane: {device} cannot encode, so the daemon does: {reason}", stacklevel=3)
 
 
 class Workspace:
@@ -65,16 +70,17 @@ class Workspace:
         # One piece is encoded, and the result of another one copied, while the daemon works. So there are two of each.
         self.encoded = [zeros(max_bytes(self.piece_floats), torch.uint8) for _ in range(2)]
         self.runs = [zeros(runs_space(self.piece_floats), torch.uint8) for _ in range(2)]
+        self.sent: Any = None  # event of the last copy to `encoded`
         self.copied: list[Any] = [None, None]  # events after which `runs` may be overwritten
         self.faults = gpu.make_pinned(2, torch.int32).zero_()  # copies of GpuCodec.fault at these events
         with gpu.use_stream(self.streams.off):
-            self.places = [Space(self.piece_floats, device) for _ in range(2)]
+            self.buffers = [EncodeBuffer(self.piece_floats, device) for _ in range(2)]
         with gpu.use_stream(self.streams.onto):
             self.device_runs = torch.empty(self.runs[0].numel(), dtype=torch.uint8, device=device)
 
     def settle(self) -> None:
         """Waits until no copy uses the memory any more."""
-        for event in self.copied:
+        for event in (self.sent, *self.copied):
             if event is not None:
                 gpu.wait(event)
 
@@ -97,8 +103,8 @@ class GpuSum(Operation):
         self._work, self._gpu_codec = workspace, codec
         self._divisor = world if average else 1
         self._encoded: list[Encoded | None] = [None] * self.piece_count
-        self._there: list[Any] = [None] * self.piece_count  # events after which pieces are on the host
-        self._ready: Any = None  # event after which the tensor's data is there
+        self._on_host: list[Any] = [None] * self.piece_count  # events after which encoded pieces are on the host
+        self._ready: Any = None  # event after which the tensor has its data
 
     @property
     def is_remote(self) -> bool:
@@ -119,21 +125,21 @@ class GpuSum(Operation):
         return task
 
     def depart(self) -> None:
-        """Notes the work after which the data is there."""
+        """Records the event after which the tensor has its data."""
         self._ready = gpu.record_event(self._flat.device)
         for stream in self._work.streams:
             gpu.keep_until_done(self._flat, stream)
 
     def prepare(self, piece: int) -> str | None:
-        """Waits until the piece is on the host, and the buffer for its result is free. Starts to encode the next piece,
-        and to copy it."""
+        """Waits until the piece is on the host, the next one is encoded, and the buffer for the piece's result is free.
+        Starts to copy the next piece."""
         self._encode(piece)
         self._copy(piece)
         following = piece + 1 < self.piece_count
         if following:
             self._encode(piece + 1)
-        gpu.wait(self._there[piece])
-        if following:  # the daemon does not use its buffer any more: piece - 1 has ended
+        gpu.wait(self._on_host[piece])
+        if following:  # piece - 1 has ended, so the daemon no longer reads the buffer that piece + 1 shares with it
             self._copy(piece + 1)
         if self._work.copied[piece % 2] is not None:
             gpu.wait(self._work.copied[piece % 2])
@@ -145,19 +151,24 @@ class GpuSum(Operation):
         runs, out = work.runs[slot], self._piece(piece)
         lanes = runs[:_LANES * _ENTRY * 8].view(torch.int64).view(_LANES, _ENTRY).tolist()
         with gpu.use_stream(work.streams.onto):
-            for at, nbytes, table, entries in lanes:
-                table_bytes = entries * ctypes.sizeof(_library.Run)
-                if entries == 0:
-                    continue
-                for first, last in (at, at + nbytes), (table, table + table_bytes):
-                    work.device_runs[first:last].copy_(runs[first:last], non_blocking=True)
-                entries_there = work.device_runs[table:table + table_bytes].view(torch.int64)
-                self._gpu_codec.decode_runs(entries_there, work.device_runs, out, self._divisor)
-            work.faults[slot:slot + 1].copy_(self._gpu_codec.fault, non_blocking=True)
-            work.copied[slot] = gpu.record_event(self._flat.device)
+            try:
+                for at, nbytes, table, entries in lanes:
+                    if entries == 0:
+                        continue
+                    table_nbytes = entries * ctypes.sizeof(_library.Run)
+                    if min(at, nbytes, table, entries) < 0 or max(at + nbytes, table + table_nbytes) > runs.numel():
+                        raise RuntimeError("gradlane: the daemon's table of runs is malformed; please report this")
+                    for first, last in (at, at + nbytes), (table, table + table_nbytes):
+                        work.device_runs[first:last].copy_(runs[first:last], non_blocking=True)
+                    entries_there = work.device_runs[table:table + table_nbytes].view(torch.int64)
+                    self._gpu_codec.decode_runs(entries_there, work.device_runs, out, self._divisor)
+                work.faults[slot:slot + 1].copy_(self._gpu_codec.fault, non_blocking=True)
+            finally:
+                work.copied[slot] = gpu.record_event(self._flat.device)
 
     def finish(self) -> None:
-        """Raises RuntimeError if the GPU could not decode a result. Then it is not used any more."""
+        """Raises RuntimeError if the GPU could not decode a result. Then later sums are
+        encoded and decoded by the daemon."""
         self._work.settle()
         if self._work.faults.any():
             self._work.faults.zero_()
@@ -176,20 +187,20 @@ class GpuSum(Operation):
             off = self._work.streams.off
             off.wait_event(self._ready)
             with gpu.use_stream(off):
-                place = self._work.places[piece % 2]
-                self._encoded[piece] = self._gpu_codec.encode(self._piece(piece), place=place)
+                buffer = self._work.buffers[piece % 2]
+                self._encoded[piece] = self._gpu_codec.encode(self._piece(piece), buffer=buffer)
 
     def _copy(self, piece: int) -> None:
         """Starts to copy an encoded piece to the host, unless that has been started."""
         encoded = self._encoded[piece]
-        if self._there[piece] is None and encoded is not None:
+        if self._on_host[piece] is None and encoded is not None:
             with gpu.use_stream(self._work.streams.off):
                 encoded.copy_to(self._work.encoded[piece % 2])
-                self._there[piece] = gpu.record_event(self._flat.device)
+                self._on_host[piece] = self._work.sent = gpu.record_event(self._flat.device)
 
 
 def _examine(codec: GpuCodec) -> None:
-    """Raises ValueError unless the codec rounds, adds up and divides as the CPU does."""
+    """Raises ValueError unless floats that the codec encodes, decodes and divides have the CPU's bits."""
     step = 2.0 ** (1 - codec.bits)
     how: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
     given = torch.randn(8192, generator=torch.Generator("cpu").manual_seed(1), **how) * 100 * step
@@ -198,11 +209,11 @@ def _examine(codec: GpuCodec) -> None:
     expected = torch.where(given.abs() < 2.0 ** (24 - codec.bits), torch.round(given / step) * step + 0.0, given)
     source = given.to(codec.device)
     encoded, decoded, thirds = codec.encode(source), torch.empty_like(source), torch.empty_like(source)
-    space = encoded.space[:encoded.nbytes()]
-    codec.decode(space, decoded)
-    begins = space[:24].view(torch.int64).tolist()  # where the two blocks begin, and where the second one ends
+    data = encoded.data[:encoded.nbytes()]
+    codec.decode(data, decoded)
+    begins = data[:24].view(torch.int64).tolist()  # where the two blocks begin, and where the second one ends
     runs = runs_of([(0, begins[0], BLOCK, begins[1] - begins[0]), (BLOCK, begins[1], BLOCK, begins[2] - begins[1])])
-    codec.decode_runs(runs.to(codec.device), space, thirds, 3)
+    codec.decode_runs(runs.to(codec.device), data, thirds, 3)
     codec.check()
     for found, right in (decoded, expected), (thirds, expected / 3):
         if not torch.equal(found.cpu().view(torch.int32), right.view(torch.int32)):

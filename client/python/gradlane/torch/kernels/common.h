@@ -3,7 +3,8 @@
 //
 // NVRTC compiles kernels at run time for the GPU of the machine. Tests compile the same text for the CPU, where
 // tests/client/gpu/device.h runs the threads as fibers. So kernels use these parts of CUDA only: threadIdx.x,
-// blockIdx.x, __syncthreads(), functions of a full warp (ballot, shuffle), atomicAdd(), and arithmetic on words.
+// blockIdx.x, gridDim.x, __syncthreads(), functions of a full warp (ballot, shuffle), atomicAdd(), __nanosleep() (GPUs
+// of compute capability 7.0 and later), and arithmetic on words.
 //
 // "Thread block" is CUDA's word here, and "block" is that of docs/codec-format.md.
 #pragma once
@@ -41,7 +42,7 @@ __device__ inline uint32_t lanes_below() { return (1U << lane()) - 1; }
 
 __device__ inline uint32_t ballot(bool set) { return __ballot_sync(kFullWarp, set); }
 
-// Return the disjunction and the sum of a value of each lane.
+// Return the bitwise OR, and the sum, of the values of all lanes.
 __device__ inline uint32_t or_by_shuffles(uint32_t value) {
   for (uint32_t distance = kWarpLanes / 2; distance != 0; distance /= 2) {
     value |= __shfl_xor_sync(kFullWarp, value, static_cast<int>(distance));
@@ -99,10 +100,10 @@ constexpr uint64_t kNumber = kOwnBytes - 1;
 __device__ inline uint64_t load_state(const uint64_t* at) { return *static_cast<const volatile uint64_t*>(at); }
 __device__ inline void store_state(uint64_t* at, uint64_t state) { *static_cast<volatile uint64_t*>(at) = state; }
 
-// Returns the bytes of the thread blocks before `number`, which has `bytes` bytes itself. One warp of each thread block
-// calls this. States are 0 at first. Thread blocks with lower numbers must be running or finished, or this waits
-// forever.
-__device__ inline uint64_t bytes_before(uint64_t* states, uint64_t number, uint64_t bytes) {
+// Publishes `bytes`, the length of thread block `number`, and returns the sum of the lengths before it. One warp of
+// each thread block calls this. States are 0 at first. All thread blocks with lower numbers must have begun, or this
+// waits forever.
+__device__ inline uint64_t publish_bytes(uint64_t* states, uint64_t number, uint64_t bytes) {
   if (number != 0 && lane() == 0) store_state(states + number, kOwnBytes | bytes);
   uint64_t sum = 0;
   for (uint64_t left = number; left != 0; left -= kWarpLanes) {
@@ -134,7 +135,7 @@ __device__ inline uint32_t floats_in_block(uint64_t floats, uint64_t number) {
 // table. One warp calls this. states[0] counts the thread blocks that have begun.
 __device__ inline uint64_t place_block(uint8_t* out, uint64_t* states, uint64_t number, uint64_t bytes) {
   const uint64_t table = (gridDim.x + uint64_t{1}) * sizeof(uint64_t);
-  const uint64_t at = table + bytes_before(states + 1, number, bytes);
+  const uint64_t at = table + publish_bytes(states + 1, number, bytes);
   if (lane() == 0) {
     uint64_t* const entries = reinterpret_cast<uint64_t*>(out);
     entries[number + 1] = at + bytes;
@@ -151,18 +152,14 @@ struct Run {
   uint32_t bytes;
 };
 
-// A run, or nothing.
-struct Part {
+struct CheckedRun {
   bool valid;
-  uint64_t first;
-  uint64_t at;
-  uint32_t floats;
-  uint32_t bytes;
+  Run run;
 };
 
 // Returns the block of this thread block in an encoded tensor. Sets *fault to 1 if its numbers of the table are wrong.
-__device__ inline Part part_of_tensor(const uint8_t* encoded, uint64_t bytes, uint64_t floats, uint32_t* fault) {
-  constexpr uint64_t kMostBytes = 5 * kBlockFloats;
+__device__ inline CheckedRun run_of_tensor(const uint8_t* encoded, uint64_t bytes, uint64_t floats, uint32_t* fault) {
+  constexpr uint64_t kMostBytes = 5 * kBlockFloats;  // kMostEncodedBytes of compress/encoded_tensor.h
   const uint64_t number = blockIdx.x;
   const uint64_t table = (gridDim.x + uint64_t{1}) * sizeof(uint64_t);
   const uint64_t* const entries = reinterpret_cast<const uint64_t*>(encoded);
@@ -170,16 +167,16 @@ __device__ inline Part part_of_tensor(const uint8_t* encoded, uint64_t bytes, ui
   const uint64_t end = bytes < table ? 0 : entries[number + 1];
   const bool valid = begin >= table && begin <= end && end <= bytes && end - begin <= kMostBytes;
   if (!valid && threadIdx.x == 0) *fault = 1;
-  return {valid, number * kBlockFloats, begin, floats_in_block(floats, number), static_cast<uint32_t>(end - begin)};
+  return {valid, {number * kBlockFloats, begin, floats_in_block(floats, number), static_cast<uint32_t>(end - begin)}};
 }
 
 // Returns the run of this thread block. Sets *fault to 1 if it is outside of the arena or of the tensor.
-__device__ inline Part part_of_runs(const Run* runs, uint64_t bytes, uint64_t floats, uint32_t* fault) {
+__device__ inline CheckedRun checked_run(const Run* runs, uint64_t bytes, uint64_t floats, uint32_t* fault) {
   const Run run = runs[blockIdx.x];
   const bool valid =
       run.at <= bytes && run.bytes <= bytes - run.at && run.first <= floats && run.floats <= floats - run.first;
   if (!valid && threadIdx.x == 0) *fault = 1;
-  return {valid, run.first, run.at, run.floats, run.bytes};
+  return {valid, run};
 }
 
 // ---- Words at any address

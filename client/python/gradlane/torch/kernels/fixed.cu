@@ -5,11 +5,11 @@
 //
 // A thread block encodes one block of 4096 floats, and a lane has one float of each group of 32. So a plane is one
 // ballot, and a raw float's place is the number of lanes before it that are raw, too. A warp encodes 16 groups, one
-// after the other, into shared memory. Afterwards the length of the block is known, and bytes_before() says where it
+// after the other, into shared memory. Afterwards the length of the block is known, and publish_bytes() says where it
 // begins. Each warp then copies its groups there. Floats are read once, and bytes are written once.
 //
 // A thread block takes its number from a counter. So those with lower numbers have begun, and they never wait for
-// higher ones. That is why bytes_before() ends.
+// higher ones. That is why publish_bytes() ends.
 //
 // To decode, a thread block reads tags and escapes of 128 groups at a time, and sums their lengths. Then each warp
 // decodes groups. Lane i loads word i of a group, because planes and raw floats are 32 words at most. All lanes get
@@ -66,7 +66,8 @@ __device__ inline uint32_t add(uint32_t a, uint32_t b) {
   return (sum & kMagnitude) > kInf ? kCanonicalNan : sum;
 }
 
-// Returns what rounding has lost of x, and 0 for Inf and NaN. It is never -0, because both have the same sign.
+// Returns what rounding has lost of x, and 0 for Inf and NaN. x and `rounded` have the same sign, so a
+// difference of zero is +0.
 __device__ inline uint32_t residual_of(uint32_t x, uint32_t rounded) {
   if ((x & kMagnitude) >= kInf) return 0;
   return __float_as_uint(__fsub_rn(__uint_as_float(x), __uint_as_float(rounded)));
@@ -306,9 +307,8 @@ __device__ inline void decode_block(const Lattice& lattice, const uint8_t* block
 extern "C" __global__ void __launch_bounds__(kThreads)
     gradlane_fixed_decode(const uint8_t* encoded, uint64_t bytes, uint64_t floats, uint32_t bits, uint32_t* out,
                           uint32_t* fault) {
-  const Part part = part_of_tensor(encoded, bytes, floats, fault);
-  if (part.valid)
-    decode_block(lattice_of(bits), encoded + part.at, part.bytes, part.floats, 1, out + part.first, fault);
+  const auto [valid, run] = run_of_tensor(encoded, bytes, floats, fault);
+  if (valid) decode_block(lattice_of(bits), encoded + run.at, run.bytes, run.floats, 1, out + run.first, fault);
 }
 
 // Decodes runs, each by one thread block of kThreads threads, to a tensor of `floats` floats, and divides each float by
@@ -317,9 +317,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 extern "C" __global__ void __launch_bounds__(kThreads)
     gradlane_fixed_decode_runs(const Run* runs, const uint8_t* arena, uint64_t bytes, uint64_t floats, uint32_t bits,
                                uint32_t divisor, uint32_t* out, uint32_t* fault) {
-  const Part part = part_of_runs(runs, bytes, floats, fault);
-  if (part.valid)
-    decode_block(lattice_of(bits), arena + part.at, part.bytes, part.floats, divisor, out + part.first, fault);
+  const auto [valid, run] = checked_run(runs, bytes, floats, fault);
+  if (valid) decode_block(lattice_of(bits), arena + run.at, run.bytes, run.floats, divisor, out + run.first, fault);
 }
 
 }  // namespace gradlane::gpu::fixed

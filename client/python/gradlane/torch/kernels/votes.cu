@@ -1,9 +1,9 @@
 // votes.cu - kernels of the signsgd codecs: floats to votes in encoded tensors, and votes to floats (GPU; in tests,
 // CPU)
 //
-// docs/codec-format.md, "Votes", has the records. Blocks of 4096 floats with a table are those of "Encoded tensors".
-// The CPU does not read these for votes yet; records stand side by side, so that each block is one of Codec::encode(),
-// and so are all blocks together.
+// docs/codec-format.md, "Votes", has the records. No caller uses these kernels yet, and the CPU reads no encoded
+// tensors of votes. Blocks have 4096 floats and a table, as in "Encoded tensors". Records stand side by side, so the
+// blocks together are what Codec::encode() writes for the whole tensor.
 //
 // A thread block encodes a block, and each warp two records. A lane has one float of each 32. So each word of a plane
 // is one ballot, and lane k keeps word k. common.h finds where the block begins.
@@ -84,7 +84,9 @@ __device__ inline uint32_t put_votes(const Rule& rule, const uint32_t* in, uint3
       x = __float_as_uint(__fadd_rn(__uint_as_float(x), __uint_as_float(residual[i])));
     }
     const uint32_t magnitude = x & kMagnitude;
-    const bool finite = magnitude<kInf, nan = magnitude> kInf, votes = magnitude != 0 || !rule.abstains;
+    const bool finite = magnitude < kInf;
+    const bool nan = magnitude > kInf;
+    const bool votes = magnitude != 0 || !rule.abstains;
     const uint32_t sign = magnitude != 0 ? x : rule.random.upper(static_cast<uint32_t>(position) + i);
     const bool minus = (sign & kSignBit) != 0;
     const uint32_t word_plus = ballot(exists && finite && votes && !minus);
@@ -257,15 +259,15 @@ __device__ inline void decode_block(float scale, const uint8_t* block, uint32_t 
 extern "C" __global__ void __launch_bounds__(kThreads)
     gradlane_votes_decode(const uint8_t* encoded, uint64_t bytes, uint64_t floats, float scale, uint32_t* out,
                           uint32_t* fault) {
-  const Part part = part_of_tensor(encoded, bytes, floats, fault);
-  if (part.valid) decode_block(scale, encoded + part.at, part.bytes, part.floats, out + part.first, fault);
+  const auto [valid, run] = run_of_tensor(encoded, bytes, floats, fault);
+  if (valid) decode_block(scale, encoded + run.at, run.bytes, run.floats, out + run.first, fault);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     gradlane_votes_decode_runs(const Run* runs, const uint8_t* arena, uint64_t bytes, uint64_t floats, float scale,
                                uint32_t* out, uint32_t* fault) {
-  const Part part = part_of_runs(runs, bytes, floats, fault);
-  if (part.valid) decode_block(scale, arena + part.at, part.bytes, part.floats, out + part.first, fault);
+  const auto [valid, run] = checked_run(runs, bytes, floats, fault);
+  if (valid) decode_block(scale, arena + run.at, run.bytes, run.floats, out + run.first, fault);
 }
 
 }  // namespace gradlane::gpu::votes

@@ -6,6 +6,7 @@ An Operation belongs to one thread at a time: the one that starts it, then the e
 from __future__ import annotations
 
 import contextlib
+import copy
 import ctypes
 import math
 from typing import TYPE_CHECKING, Any, Callable, Sequence
@@ -40,11 +41,25 @@ class Failure:
         return Failure, ()
 
 
+def to_raise(error: Exception) -> Exception:
+    """Returns an error to raise instead of one that a Work or a future keeps: a copy, if the error is gradlane's own.
+
+    A raised error has a traceback, whose frames refer to the Work or future. PyTorch's C++ objects lie between these
+    and the error that they keep, so Python's garbage collector could not free this cycle, nor the process group.
+    """
+    if not isinstance(error, errors.Error):
+        return error
+    copied = copy.copy(error)
+    copied.__dict__.update(error.__dict__)
+    copied.__cause__ = error.__cause__
+    return copied
+
+
 def outcome(future: Future[Any]) -> Any:
     """Returns a future's value, or raises the error if it is a Failure. It is a callback for then()."""
     value = future.value()
     if isinstance(value, Failure):
-        raise value.error
+        raise to_raise(value.error)
     return value
 
 

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from . import interrupts
+from .operations import to_raise
 from .summary import Overlap
 
 _SLICE_S = 0.1
@@ -46,7 +47,7 @@ class Work(dist.Work):
         try:
             self._future.wait()
         except RuntimeError as error:
-            raise self._error or error from None
+            raise error if self._error is None else to_raise(self._error) from None
         return True
 
     def _sleep(self, seconds: float) -> None:
@@ -91,4 +92,4 @@ class Work(dist.Work):
 
     def exception(self) -> Exception | None:
         """Returns the operation's error, or None."""
-        return self._error
+        return None if self._error is None else to_raise(self._error)

@@ -38,7 +38,7 @@ if [ ! -e "$cache" ]; then
     { tail "$scratch/log"; exit 1; }
   mkdir -p "$root/srv/tree" && cp -r debian "$root/srv/tree/"
   inside 'apt-get update && apt-get install -y --no-install-recommends build-essential python3-torch python3-numpy \
-    libtorch-dev pybind11-dev python3-dev pkg-config libgtest-dev libgmock-dev iproute2 nftables procps && apt-get build-dep -y --no-install-recommends /srv/tree && rm -r /srv/tree && apt-get clean'
+    libtorch-dev pybind11-dev python3-dev pkg-config libgtest-dev libgmock-dev iproute2 nftables procps ethtool && apt-get build-dep -y --no-install-recommends /srv/tree && rm -r /srv/tree && apt-get clean'
   rm -f build-package/trixie-*.tar
   tar -C "$root" -cf "$cache.new" . && mv "$cache.new" "$cache"
 else

@@ -16,6 +16,7 @@ import tempfile
 import unittest
 
 from tests.scripts.fixtures.paths import PACKAGE, ROOT
+from tests.scripts.torch.libuv import needs_torchrun
 
 RANKS = 2
 STEPS = 12
@@ -68,6 +69,7 @@ def train(folder):
     dist.destroy_process_group()
 
 
+@needs_torchrun
 class Elastic(unittest.TestCase):
     gradlaned = ""
 

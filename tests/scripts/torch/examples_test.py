@@ -20,6 +20,7 @@ import tempfile
 
 from tests.scripts.fixtures.paths import ROOT
 from tests.scripts.fixtures.ports import free_port
+from tests.scripts.torch import libuv
 
 EXAMPLES = ROOT / "examples"
 
@@ -48,7 +49,7 @@ def check(script, printed):
 
 def run(script, gradlane, four):
     words = command_of(script, "Four" if four else "One")
-    if words[0] == "torchrun" and os.environ.get("USE_LIBUV") == "0":
+    if words[0] == "torchrun" and libuv.IS_MISSING:
         print(f"{script}: left out, because USE_LIBUV=0, and torchrun's own store always uses libuv")
         return
     port = free_port()

@@ -15,6 +15,7 @@ import unittest
 from tests.scripts.fixtures.ports import free_port
 from tests.scripts.torch import launch_test
 from tests.scripts.torch.launch_test import GONE, PATIENCE, Case
+from tests.scripts.torch.libuv import needs_torchrun
 
 SCRIPT = """
 import os, signal, sys, time
@@ -124,6 +125,7 @@ def shared_files():
     return sorted(name for name in os.listdir("/dev/shm") if not name.startswith(("gradlane-compare-", "vader_")))
 
 
+@needs_torchrun
 class Torchrun(Case):
     def setUp(self):
         super().setUp()
@@ -252,6 +254,7 @@ class Phases(Case):
 
 
 @unittest.skipUnless(os.geteuid() == 0 and shutil.which("ip"), "two machines are namespaces of a network, which needs root")
+@needs_torchrun
 class Machines(Case):
     def setUp(self):
         super().setUp()

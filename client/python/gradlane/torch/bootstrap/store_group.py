@@ -49,6 +49,12 @@ def rendezvous(store: dist.Store, rank: int, size: int, timeout: datetime.timede
                            f"timeout of the process group, for {late}") from None
 
 
+def uses_libuv() -> bool:
+    """Returns whether a TCPStore has PyTorch's server with libuv. Debian's PyTorch is built without it. PyTorch reads
+    the same variable."""
+    return os.environ.get("USE_LIBUV", "1") == "1"
+
+
 def compare_sizes(host: str, port: int, rank: int, size: int, timeout: datetime.timedelta) -> dist.Store | None:
     """Checks that all ranks of a job were given the same number of ranks, before PyTorch waits for them all.
 
@@ -60,7 +66,7 @@ def compare_sizes(host: str, port: int, rank: int, size: int, timeout: datetime.
     start = time.monotonic()
     try:
         store = dist.TCPStore(host, port, None, rank == 0, timeout, wait_for_workers=False, multi_tenant=True,
-                              use_libuv=os.environ.get("USE_LIBUV", "1") == "1")
+                              use_libuv=uses_libuv())
         sizes = dist.PrefixStore(f"{_PREFIX} sizes", store)
         attempt = sizes.add(f"attempt {rank}", 1)  # the store may be that of an earlier job of these processes
         sizes.set(f"{attempt} {rank}", str(size))

@@ -12,6 +12,7 @@ import sys
 
 import torch.distributed as dist
 
+from ..bootstrap.store_group import uses_libuv
 from .store import Address, parse_address
 
 
@@ -37,7 +38,7 @@ def main() -> None:
         sys.exit(f"gradlane: the store cannot listen at {text}: {cause}; choose another HOST:PORT")
     found = Address(server.host, listener.getsockname()[1])
     store = dist.TCPStore(found.host, found.port, None, True, wait_for_workers=False,
-                          master_listen_fd=listener.detach())
+                          master_listen_fd=listener.detach(), use_libuv=uses_libuv())
     print(f"the store is tcp://{found}", flush=True)
     signal.sigwait(signals)
     del store

@@ -23,6 +23,7 @@ from typing import Any, Callable, NamedTuple, Protocol, Sequence, TypeVar
 import torch.distributed as dist
 
 from ... import errors
+from ..bootstrap.store_group import uses_libuv
 
 _T = TypeVar("_T")
 _TIMEOUT_S = 10.0  # of one request
@@ -188,7 +189,7 @@ class TcpStore:
             # PyTorch would try to connect for some seconds, and print each failure.
             socket.create_connection(server, _TIMEOUT_S).close()
             store = dist.TCPStore(server.host, server.port, None, False, datetime.timedelta(seconds=_TIMEOUT_S),
-                                  wait_for_workers=False)
+                                  wait_for_workers=False, use_libuv=uses_libuv())
         except (OSError, RuntimeError, ValueError, MemoryError) as reason:
             raise self._error(reason) from None
         self._store = dist.PrefixStore(f"gradlane elastic {job}", store)

@@ -6,6 +6,7 @@
 #include "client/nccl/net.h"
 
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/random.h>
@@ -26,6 +27,7 @@ namespace {
 constexpr uint64_t kMagic = 0x3174656E'6C6E6C67;  // "glnlnet1"
 constexpr int kBacklog = 128;
 constexpr size_t kMostBytes = size_t{1} << 30;  // a test() reports sizes as int
+constexpr size_t kMostArriving = 8;
 constexpr size_t kMostCollectiveBytes = size_t{64} << 20;
 
 struct Connection;
@@ -51,6 +53,7 @@ struct Connection {
   int fd;
   bool sends;
   Result failure;
+  Address other;  // address and port of the other side
   Hello hello;
   size_t hello_bytes;  // number of its bytes that have travelled
   Request* first;      // oldest unfinished request
@@ -61,7 +64,8 @@ struct Connection {
 struct Listener {
   int fd;
   uint64_t nonce;
-  Connection* arriving;  // has not sent its Hello yet
+  Connection* arriving[kMostArriving];  // have not sent their Hellos yet; NULL: a free place
+  size_t accepted;                      // number of connections so far; the next one takes the place of an old one
 };
 
 struct Handle {
@@ -73,7 +77,7 @@ static_assert(sizeof(Handle) <= kHandleBytes);
 
 constexpr size_t kLengthBytes = sizeof(Request::length);
 
-Connection* make_connection(int fd, bool sends) {
+Connection* make_connection(int fd, bool sends, const Address& other) {
   auto* const it = static_cast<Connection*>(calloc(1, sizeof(Connection)));
   if (it == nullptr) {
     if (fd >= 0) (void)close(fd);
@@ -81,6 +85,7 @@ Connection* make_connection(int fd, bool sends) {
   }
   it->fd = fd;
   it->sends = sends;
+  it->other = other;
   const int on = 1;
   if (fd >= 0) (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   return it;
@@ -92,12 +97,16 @@ void free_connection(Connection* it) {
   free(it);
 }
 
-// Keeps the first failure of a connection and logs it.
+// Keeps the first failure of a connection and logs it. `what` ends with a preposition for the other side's address.
 Result fail(Connection& it, const char* what, int error) {
   if (it.failure != kSuccess) return it.failure;
   it.failure = kRemoteError;
-  log(kWarn, "%s: %s; see the log of the other node's process", what,
-      error != 0 ? std::strerror(error) : "the other side has closed the connection");
+  char host[NI_MAXHOST] = "an unknown address";
+  char port[NI_MAXSERV] = "?";
+  (void)getnameinfo(&it.other.any, bytes_of(it.other), host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV);
+  log(kWarn, "%s %s, port %s: %s; see the log of that node's process", what, host, port,
+      error != 0 ? std::strerror(error) : "it has closed the connection");
   return it.failure;
 }
 
@@ -109,8 +118,8 @@ Result exchange_hello(Connection& it, bool* is_done) {
   const size_t left = sizeof(it.hello) - it.hello_bytes;
   const ssize_t moved =
       it.sends ? send(it.fd, at, left, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(it.fd, at, left, MSG_DONTWAIT);
-  if (moved < 0 && !must_wait(errno)) return fail(it, "the handshake with another node failed", errno);
-  if (moved == 0) return fail(it, "the handshake with another node failed", 0);
+  if (moved < 0 && !must_wait(errno)) return fail(it, "no handshake with", errno);
+  if (moved == 0) return fail(it, "no handshake with", 0);
   if (moved > 0) it.hello_bytes += static_cast<size_t>(moved);
   *is_done = it.hello_bytes == sizeof(it.hello);
   return kSuccess;
@@ -138,8 +147,9 @@ Result advance(Connection& it, Request& request, bool* goes_on) {
     message.msg_iovlen = static_cast<size_t>(count);
     const ssize_t moved =
         it.sends ? sendmsg(it.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) : recvmsg(it.fd, &message, MSG_DONTWAIT);
-    if (moved < 0) return must_wait(errno) ? kSuccess : fail(it, it.sends ? "cannot send" : "cannot receive", errno);
-    if (moved == 0) return fail(it, it.sends ? "cannot send" : "cannot receive", 0);
+    if (moved < 0)
+      return must_wait(errno) ? kSuccess : fail(it, it.sends ? "cannot send to" : "cannot receive from", errno);
+    if (moved == 0) return fail(it, it.sends ? "cannot send to" : "cannot receive from", 0);
     request.done += static_cast<size_t>(moved);
     if (it.sends || has_length || request.done < kLengthBytes) continue;
     if (request.length > request.bytes) {
@@ -185,30 +195,39 @@ Result start(Connection& it, void* data, size_t bytes, void** out) {
 
 int make_socket(int family) { return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
+// Accepts a connection, if one waits, in the place of the one that has been silent longest.
+Result accept_stranger(Listener& listener) {
+  Address other{};
+  socklen_t bytes = sizeof(other);
+  const int fd = accept4(listener.fd, &other.any, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) {
+    if (must_wait(errno) || errno == ECONNABORTED) return kSuccess;
+    log(kWarn, "cannot accept a connection: %s", std::strerror(errno));
+    return kSystemError;
+  }
+  Connection*& place = listener.arriving[listener.accepted++ % kMostArriving];
+  free_connection(place);
+  place = make_connection(fd, false, other);
+  return place != nullptr ? kSuccess : kSystemError;
+}
+
 Result accept(void* listen_comm, void** receive_comm, void** /*device_comm*/) {
   auto& listener = *static_cast<Listener*>(listen_comm);
   *receive_comm = nullptr;
-  if (listener.arriving == nullptr) {
-    const int fd = accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) {
-      if (must_wait(errno) || errno == ECONNABORTED) return kSuccess;
-      log(kWarn, "cannot accept a connection: %s", std::strerror(errno));
-      return kSystemError;
+  const Result accepted = accept_stranger(listener);
+  if (accepted != kSuccess) return accepted;
+  for (Connection*& place : listener.arriving) {
+    Connection* const it = place;
+    bool is_done = false;
+    if (it == nullptr || (exchange_hello(*it, &is_done) == kSuccess && !is_done)) continue;
+    place = nullptr;
+    if (is_done && it->hello.magic == kMagic && it->hello.nonce == listener.nonce) {
+      *receive_comm = it;
+      return kSuccess;
     }
-    listener.arriving = make_connection(fd, false);
-    if (listener.arriving == nullptr) return kSystemError;
+    log(kInfo, "closed a connection that did not send the nonce of this communicator");
+    free_connection(it);
   }
-  Connection* const it = listener.arriving;
-  bool is_done = false;
-  const Result result = exchange_hello(*it, &is_done);
-  if (result == kSuccess && !is_done) return kSuccess;
-  listener.arriving = nullptr;
-  if (result == kSuccess && it->hello.magic == kMagic && it->hello.nonce == listener.nonce) {
-    *receive_comm = it;
-    return kSuccess;
-  }
-  log(kInfo, "closed a connection that did not send the nonce of this communicator");
-  free_connection(it);
   return kSuccess;
 }
 
@@ -256,7 +275,7 @@ Result close_connection(void* comm) {
 Result close_listener(void* comm) {
   auto* const listener = static_cast<Listener*>(comm);
   if (listener == nullptr) return kSuccess;
-  free_connection(listener->arriving);
+  for (Connection* const it : listener->arriving) free_connection(it);
   (void)close(listener->fd);
   free(listener);
   return kSuccess;
@@ -272,7 +291,7 @@ Result fail_to_listen(int fd, Listener* listener) {
 // Starts to connect. The socket is writable once it is connected.
 Result begin_connection(Handle& handle, Connection** out) {
   const int fd = make_socket(handle.address.any.sa_family);
-  Connection* const it = fd < 0 ? nullptr : make_connection(fd, true);
+  Connection* const it = fd < 0 ? nullptr : make_connection(fd, true, handle.address);
   if (it == nullptr) {
     log(kWarn, "cannot make a socket to connect to another node: %s", std::strerror(errno));
     return kSystemError;
@@ -280,7 +299,7 @@ Result begin_connection(Handle& handle, Connection** out) {
   it->hello = handle.hello;
   *out = it;
   if (connect(fd, &handle.address.any, bytes_of(handle.address)) == 0 || errno == EINPROGRESS) return kSuccess;
-  return fail(*it, "cannot connect to another node", errno);
+  return fail(*it, "cannot connect to", errno);
 }
 
 Result continue_connection(Connection& it, bool* is_done) {
@@ -289,7 +308,7 @@ Result continue_connection(Connection& it, bool* is_done) {
   int error = 0;
   socklen_t bytes = sizeof(error);
   if (getsockopt(it.fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
-  if (error != 0) return fail(it, "cannot connect to another node", error);
+  if (error != 0) return fail(it, "cannot connect to", error);
   return exchange_hello(it, is_done);
 }
 

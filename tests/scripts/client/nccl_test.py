@@ -514,7 +514,7 @@ class Messages(PluginTest):
             with self.assertRaises(Failure):
                 host.isend(end, big)
             check("close", host.net.closeRecv(pointer(end)))
-        self.assertRegex(host.log(), "cannot (send|receive): .*see the log of the other node's process")
+        self.assertRegex(host.log(), r"cannot (send to|receive from) [0-9a-f.:]+, port \d+: .*see the log of that node")
 
     def test_of_a_message_that_is_too_long(self):
         host = self.host
@@ -534,7 +534,7 @@ class Messages(PluginTest):
         self.close(host, sender, receiver)
 
     def test_of_strangers(self):
-        """Connections without the nonce are closed, and the right one still comes through."""
+        """Connections without the nonce are closed, and the right one comes through beside silent ones."""
         host = self.host
         handle, listener = host.net_listen()
         family, port = int.from_bytes(handle.raw[16:18], "little"), int.from_bytes(handle.raw[18:20], "big")
@@ -555,6 +555,7 @@ class Messages(PluginTest):
                         return True
 
                 wait_for(closed, "the end of a stranger")
+        silent = [self.enterContext(socket.create_connection((address, port), PATIENCE)) for _ in range(20)]
         ends = [None, None]
 
         def both():
@@ -563,6 +564,7 @@ class Messages(PluginTest):
             return all(ends)
 
         wait_for(both, "a connection")
+        self.assertEqual(silent[0].recv(1), b"", "the first of too many is closed")
         self.close(host, *ends)
         check("closeListen", host.net.closeListen(pointer(listener)))
         with self.assertRaises(Failure):

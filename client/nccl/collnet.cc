@@ -4,7 +4,8 @@
 // before its all-gather of handles). So it says in the handle what is wrong, and connect() fails on all nodes. NCCL
 // then takes its other algorithms. NCCL compares only the ranks of one node, so connect() runs two barriers of the
 // daemons: a node that has finished the second knows that all have finished the first. A fault during the second may
-// still let one node succeed where others fall back. These close their contexts, so its first all-reduce fails.
+// still let one node succeed while others fall back. The others close their contexts, so that node's first all-reduce
+// fails.
 //
 // All-reduces of a communicator are operations of one context, in the order of NCCL's calls, which is the same on all
 // nodes. NCCL passes its own pinned buffers, which the daemon cannot see. So iallreduce() copies to a buffer of
@@ -73,12 +74,6 @@ void free_comm(Comm* comm) {
   gradlane_close(comm->gl);
   pthread_mutex_destroy(&comm->mutex);
   free(comm);
-}
-
-int64_t now_ms() {
-  timespec now;
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
 // ---- Before the first operation
@@ -304,8 +299,8 @@ Result progress(Comm& comm, Request& request) {
   return kSuccess;
 }
 
-// Frees memory for a request, where some are unfinished: NCCL does not call test() while iallreduce() returns NULL
-// (sendProxyProgress() in src/transport/coll_net.cc). Returns in *is_unfinished whether later calls may find more.
+// Takes the results of operations that have ended: NCCL does not call test() while iallreduce() returns NULL
+// (sendProxyProgress() in src/transport/coll_net.cc). Returns in *is_unfinished whether others still run.
 Result progress_all(Comm& comm, bool* is_unfinished) {
   *is_unfinished = false;
   for (Request& each : comm.requests) {

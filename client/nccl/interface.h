@@ -27,9 +27,9 @@ struct Interface {
 };
 
 // Returns the first interface that is up and that NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY allow. Prefers InfiniBand's
-// ("ib..."), then others, then Docker's, then the loopback, then libvirt's. NCCL's own sockets do so, too
-// (ncclFindInterfaces() in src/misc/socket.cc), and also look at NCCL_COMM_ID. Returns NULL if there is none. It
-// searches once, and again if there was none.
+// ("ib..."), then others, then Docker's, then the loopback, then libvirt's. NCCL's own sockets do so without
+// NCCL_SOCKET_IFNAME, too (ncclFindInterfaces() in src/misc/socket.cc), and also look at NCCL_COMM_ID. Returns NULL if
+// there is none. It searches once, and again if there was none.
 const Interface* find_interface();
 
 }  // namespace gradlane::nccl

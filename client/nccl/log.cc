@@ -1,5 +1,7 @@
-// log.cc - lines in NCCL's log (any thread)
+// log.cc - lines in NCCL's log, and time (any thread)
 #include "client/nccl/log.h"
+
+#include <time.h>
 
 #include <atomic>
 #include <cstdarg>
@@ -23,6 +25,12 @@ void log(LogLevel level, const char* format, ...) {
   (void)vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
   to(level, kLogInit | kLogNet, "libnccl-net-gradlane.so", 0, "gradlane: %s", text);
+}
+
+int64_t now_ms() {
+  timespec now;
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
 }  // namespace gradlane::nccl

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -28,6 +29,7 @@ constexpr uint64_t kMagic = 0x3174656E'6C6E6C67;  // "glnlnet1"
 constexpr int kBacklog = 128;
 constexpr size_t kMostBytes = size_t{1} << 30;  // a test() reports sizes as int
 constexpr size_t kMostArriving = 8;
+constexpr int64_t kHelloMs = 5'000;  // least time for a Hello, if others wait for the place
 constexpr size_t kMostCollectiveBytes = size_t{64} << 20;
 
 struct Connection;
@@ -53,7 +55,8 @@ struct Connection {
   int fd;
   bool sends;
   Result failure;
-  Address other;  // address and port of the other side
+  Address other;        // address and port of the other side
+  int64_t accepted_ms;  // time of accept()
   Hello hello;
   size_t hello_bytes;  // number of its bytes that have travelled
   Request* first;      // oldest unfinished request
@@ -65,7 +68,6 @@ struct Listener {
   int fd;
   uint64_t nonce;
   Connection* arriving[kMostArriving];  // have not sent their Hellos yet; NULL: a free place
-  size_t accepted;                      // number of connections so far; the next one takes the place of an old one
 };
 
 struct Handle {
@@ -97,15 +99,26 @@ void free_connection(Connection* it) {
   free(it);
 }
 
-// Keeps the first failure of a connection and logs it. `what` ends with a preposition for the other side's address.
-Result fail(Connection& it, const char* what, int error) {
-  if (it.failure != kSuccess) return it.failure;
-  it.failure = kRemoteError;
+struct Name {
+  char text[NI_MAXHOST + NI_MAXSERV + 8];
+};
+
+// Returns "ADDRESS, port PORT" of the other side.
+Name name_of(const Connection& it) {
   char host[NI_MAXHOST] = "an unknown address";
   char port[NI_MAXSERV] = "?";
   (void)getnameinfo(&it.other.any, bytes_of(it.other), host, sizeof(host), port, sizeof(port),
                     NI_NUMERICHOST | NI_NUMERICSERV);
-  log(kWarn, "%s %s, port %s: %s; see the log of that node's process", what, host, port,
+  Name name;
+  (void)snprintf(name.text, sizeof(name.text), "%s, port %s", host, port);
+  return name;
+}
+
+// Keeps the first failure of a connection and logs it. `what` ends with a preposition for the other side's address.
+Result fail(Connection& it, const char* what, int error) {
+  if (it.failure != kSuccess) return it.failure;
+  it.failure = kRemoteError;
+  log(kWarn, "%s %s: %s; see the log of that node's process", what, name_of(it).text,
       error != 0 ? std::strerror(error) : "it has closed the connection");
   return it.failure;
 }
@@ -153,8 +166,8 @@ Result advance(Connection& it, Request& request, bool* goes_on) {
     request.done += static_cast<size_t>(moved);
     if (it.sends || has_length || request.done < kLengthBytes) continue;
     if (request.length > request.bytes) {
-      log(kWarn, "received a message of %llu bytes for a buffer of %zu: the nodes disagree about an operation",
-          static_cast<unsigned long long>(request.length), request.bytes);
+      log(kWarn, "%s sent a message of %llu bytes for a buffer of %zu: the nodes disagree about an operation",
+          name_of(it).text, static_cast<unsigned long long>(request.length), request.bytes);
       return it.failure = kInvalidUsage;
     }
     request.bytes = request.length;
@@ -195,8 +208,42 @@ Result start(Connection& it, void* data, size_t bytes, void** out) {
 
 int make_socket(int family) { return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
-// Accepts a connection, if one waits, in the place of the one that has been silent longest.
-Result accept_stranger(Listener& listener) {
+// Returns the connection that has sent the right Hello, or NULL. Closes those that sent another one.
+Connection* find_arrived(Listener& listener) {
+  for (Connection*& place : listener.arriving) {
+    Connection* const it = place;
+    bool is_done = false;
+    if (it == nullptr || (exchange_hello(*it, &is_done) == kSuccess && !is_done)) continue;
+    place = nullptr;
+    if (is_done && it->hello.magic == kMagic && it->hello.nonce == listener.nonce) return it;
+    log(kInfo, "closed a connection from %s, which did not send the nonce of this communicator", name_of(*it).text);
+    free_connection(it);
+  }
+  return nullptr;
+}
+
+// Returns a place for a connection: a free one, or that of the oldest, if it has been silent for kHelloMs; NULL: none.
+Connection** find_place(Listener& listener) {
+  Connection** oldest = &listener.arriving[0];
+  for (Connection*& place : listener.arriving) {
+    if (place == nullptr) return &place;
+    if (place->accepted_ms < (*oldest)->accepted_ms) oldest = &place;
+  }
+  if (now_ms() - (*oldest)->accepted_ms < kHelloMs) return nullptr;
+  log(kInfo, "closed a connection from %s, which sent nothing, as %zu of them wait", name_of(**oldest).text,
+      kMostArriving);
+  free_connection(*oldest);
+  *oldest = nullptr;
+  return oldest;
+}
+
+// A connection that sends nothing, of a port scanner for example, must not hold up the right one. So several are kept.
+Result accept(void* listen_comm, void** receive_comm, void** /*device_comm*/) {
+  auto& listener = *static_cast<Listener*>(listen_comm);
+  *receive_comm = find_arrived(listener);
+  if (*receive_comm != nullptr) return kSuccess;
+  Connection** const place = find_place(listener);
+  if (place == nullptr) return kSuccess;
   Address other{};
   socklen_t bytes = sizeof(other);
   const int fd = accept4(listener.fd, &other.any, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -205,29 +252,10 @@ Result accept_stranger(Listener& listener) {
     log(kWarn, "cannot accept a connection: %s", std::strerror(errno));
     return kSystemError;
   }
-  Connection*& place = listener.arriving[listener.accepted++ % kMostArriving];
-  free_connection(place);
-  place = make_connection(fd, false, other);
-  return place != nullptr ? kSuccess : kSystemError;
-}
-
-Result accept(void* listen_comm, void** receive_comm, void** /*device_comm*/) {
-  auto& listener = *static_cast<Listener*>(listen_comm);
-  *receive_comm = nullptr;
-  const Result accepted = accept_stranger(listener);
-  if (accepted != kSuccess) return accepted;
-  for (Connection*& place : listener.arriving) {
-    Connection* const it = place;
-    bool is_done = false;
-    if (it == nullptr || (exchange_hello(*it, &is_done) == kSuccess && !is_done)) continue;
-    place = nullptr;
-    if (is_done && it->hello.magic == kMagic && it->hello.nonce == listener.nonce) {
-      *receive_comm = it;
-      return kSuccess;
-    }
-    log(kInfo, "closed a connection that did not send the nonce of this communicator");
-    free_connection(it);
-  }
+  *place = make_connection(fd, false, other);
+  if (*place == nullptr) return kSystemError;
+  (*place)->accepted_ms = now_ms();
+  *receive_comm = find_arrived(listener);
   return kSuccess;
 }
 

@@ -99,10 +99,7 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
             # A wait that ends early means that a daemon has refused the rank, so trying again is useless.
             now = time.monotonic()
             if now >= end or now - start < share * 0.9:
-                error = errors.error(code, lib.gradlane_error(None).decode(errors="replace"))
-                if isinstance(error, errors.NoDaemon):
-                    error.refused_by = _refused_by(lib)
-                raise error
+                raise _error_of_open(lib, code)
             if now - begin >= _SILENT_S and not told:
                 told = True
                 reason = lib.gradlane_error(None).decode(errors="replace")
@@ -110,6 +107,13 @@ def open(socket: str | bytes | os.PathLike[str] | None = None, *, rank: int | No
     except BaseException:
         connection.disconnect()
         raise
+
+
+def _error_of_open(lib: ctypes.CDLL, code: int) -> errors.Error:
+    error = errors.error(code, lib.gradlane_error(None).decode(errors="replace"))
+    if isinstance(error, errors.NoDaemon):
+        error.refused_by = _refused_by(lib)
+    return error
 
 
 def _refused_by(lib: ctypes.CDLL) -> tuple[str, int] | None:

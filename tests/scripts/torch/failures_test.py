@@ -314,10 +314,10 @@ class Failures(Pair):
         self.init(600)  # a daemon has a descriptor for each segment, and these are gone now
         before = [daemon.open_files() for daemon in self.ring.daemons]
         held = self.ask("held()")
-        for is_failing in (False, True, False, True, True):
-            if is_failing:
-                for answer in self.ask("reduce(10)", "reduce(20)"):
-                    self.assertFails(answer, "runs another operation")
+        for lines, error in (((), ""), (("reduce(10)", "reduce(20)"), "OperationFailed"), ((), ""), (("lossy()",), "LossWarning"),
+                             (("coded('none', 5000).wait()",), "BadArgument"), (("lossy()",), "LossWarning")):
+            for answer in self.ask(*lines) if lines else ():
+                self.assertIn(error + ": ", answer)
             self.init(600)
         self.assertEqual(self.ask("held()"), held)
         # A daemon notices every 100 ms that memory is held no more.

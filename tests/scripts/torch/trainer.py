@@ -12,11 +12,13 @@ import sys
 import threading
 import time
 import unittest.mock
+import warnings
 
 import torch
 import torch.distributed as dist
 
 import gradlane.torch
+from gradlane.torch.tasks import Tasks
 
 torch.set_num_threads(1)
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -42,6 +44,13 @@ def coded(codec, numel):
     """Starts an all-reduce and returns its future. The daemon refuses an unknown codec only when the turn of the
     operation comes."""
     return gradlane.torch.Engine.existing().all_reduce(torch.ones(numel), codec=lambda: codec)
+
+
+def lossy():
+    """Sums values that fixed:10 rounds to zero, where warnings are errors."""
+    with gradlane.torch.use_codec("fixed:10"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dist.all_reduce(torch.full((600_000,), 1e-6))
 
 
 def refused(times):
@@ -153,12 +162,12 @@ def tasks():
 
 def held():
     gc.collect()
-    engines = sum(isinstance(thing, gradlane.torch.Engine) for thing in gc.get_objects())
-    return len(os.listdir("/proc/self/fd")), engines
+    kinds = gradlane.torch.Engine, Tasks
+    return len(os.listdir("/proc/self/fd")), [sum(isinstance(it, kind) for it in gc.get_objects()) for kind in kinds]
 
 
 NAMES = {"datetime": datetime, "loaded": loaded, "ctrl_c": ctrl_c, "ctrl_c_soon": ctrl_c_soon, "backward": backward, "gradlane": gradlane,
-         "coded": coded, "refused": refused, "interrupted": interrupted, "retried": retried, "waiting": waiting,
+         "coded": coded, "lossy": lossy, "refused": refused, "interrupted": interrupted, "retried": retried, "waiting": waiting,
          "tasks": tasks, "held": held, "torch": torch, "dist": dist, "os": os, "sys": sys,
          "time": time, "init": init, "limit": limit, "reduce": reduce, "RANK": RANK, "WORLD": WORLD}
 for line in sys.stdin:

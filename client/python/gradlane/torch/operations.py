@@ -30,10 +30,14 @@ _PART = 512 << 10
 
 class Failure:
     """Value of a future that has failed; outcome() raises its error. C++ does not see what torch's set_exception()
-    sets."""
+    sets.
+
+    The error's traceback is forgotten: its frames would refer to the future. A future is an object of C++, so Python's
+    garbage collector could not free the cycle, nor the process group.
+    """
 
     def __init__(self, error: Exception) -> None:
-        self.error = error
+        self.error = error.with_traceback(None)
 
     def __reduce__(self) -> Any:
         """Pickles nothing of the error, which may not be picklable. Futures of GPUs pickle their value to find tensors
@@ -42,14 +46,12 @@ class Failure:
 
 
 def to_raise(error: Exception) -> Exception:
-    """Returns an error to raise instead of one that a Work or a future keeps: a copy, if the error is gradlane's own.
-
-    A raised error has a traceback, whose frames refer to the Work or future. PyTorch's C++ objects lie between these
-    and the error that they keep, so Python's garbage collector could not free this cycle, nor the process group.
-    """
-    if not isinstance(error, errors.Error):
+    """Returns a copy of an error that a Work or a future keeps, to be raised. The raised one gets a traceback, which
+    the kept one must not have, as Failure says. An error that cannot be copied is returned itself."""
+    try:
+        copied = copy.copy(error)
+    except Exception:
         return error
-    copied = copy.copy(error)
     copied.__dict__.update(error.__dict__)
     copied.__cause__ = error.__cause__
     return copied

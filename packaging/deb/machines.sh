@@ -13,7 +13,7 @@ in_root() {
     if [ -n "$3" ]; then
       mkdir -p "$3/upper" "$3/work" "$3/root"
       mount -t overlay -o "lowerdir=$1,upperdir=$3/upper,workdir=$3/work" layer "$3/root" && cd "$3/root"
-    else cd "$1"; fi &&
+    else mount --bind "$1" "$1" && cd "$1"; fi &&
     mount -t proc proc proc && mount -t sysfs -o ro sys sys && mount -t tmpfs -o mode=1777 shm dev/shm &&
     mount -t tmpfs tmpfs run && mount -t tmpfs -o mode=1777 tmpfs tmp &&
     exec chroot . env -i HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \

@@ -243,11 +243,20 @@ def truncated(hosts, bumps):
     with (rig.Sniffer(hosts, hosts.names[1], "gl0", from_strangers) as arrived,
           hosts.raw_socket(hosts.switch, "p1") as raw):
         introduce(raw, recorded, STRANGER)
-        send_all(raw, [frame[:size] for frame in recorded[:50] for size in range(14, len(frame), 5)])
-        # The valid packet that follows is delivered, and none of the frames before it.
         raw.send(recorded[0])
         rings.wait_for(lambda: arrived.frames, "a right packet is restored")
-        assert len(arrived.stop()) == 1, f"{len(arrived.frames)} delivered, the first: {arrived.frames[0].hex()}"
+        restored = arrived.frames.pop()
+        send_all(raw, [frame[:size] for frame in recorded[:50] for size in range(14, len(frame), 5)])
+
+        def delivered():
+            """Sends a valid packet again, as it is lost while the accelerator still has too many frames to read."""
+            raw.send(recorded[0])
+            return arrived.frames
+
+        # The valid packet is delivered again, and none of the frames before it.
+        rings.wait_for(delivered, "a right packet is restored")
+        others = set(arrived.stop()) - {restored}
+        assert not others, f"{len(others)} delivered, one of them: {others.pop().hex()}"
     bumps.wait_up()
 
 

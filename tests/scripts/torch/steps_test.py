@@ -455,6 +455,7 @@ class Process:
         self.agent_runs = 0  # number of the next run of the agent; earlier ones are cancelled
         self.baton = threading.Lock()
         self.baton.acquire()
+        self.waits_for_baton = True  # False: its thread ends without it
         world.current = self
         self.model = IntegerModel(self, world.shards, mix("initial", world.seed, number), wrong)
         self.agent = SimulatedAgent(SimulatedStore(self), "", "", world.founders, TIMEOUT_S, 1000.0)
@@ -487,6 +488,7 @@ class Process:
             pass
         except Exception as reason:
             self.world.problems.append(f"{self.world.now:.3f} process {self.number}: {reason!r}")
+        self.waits_for_baton = False
         self.world.baton.release()
 
     def train(self):
@@ -782,7 +784,7 @@ class World:
             for process in self.processes:
                 process.killed = True
                 process.lives = False
-                if process.thread.is_alive():
+                if process.waits_for_baton:
                     self.switch(process)
                 process.thread.join()
         return self

@@ -4,7 +4,6 @@ connection."""
 
 import concurrent.futures
 import datetime
-import os
 import json
 import threading
 import unittest
@@ -24,7 +23,7 @@ def ms(number):
 
 class Ranks(unittest.TestCase):
     def setUp(self):
-        options = {"wait_for_workers": False, "use_libuv": os.environ.get("USE_LIBUV", "1") == "1"}  # PyTorch's default
+        options = {"wait_for_workers": False, "use_libuv": store_group.uses_libuv()}
         self.server = dist.TCPStore("127.0.0.1", 0, 1, True, PATIENCE, **options)
         self.stores = [dist.TCPStore("127.0.0.1", self.server.port, 1, False, PATIENCE, **options) for _ in range(3)]
 

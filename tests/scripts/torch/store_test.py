@@ -24,6 +24,7 @@ import unittest
 import unittest.mock
 
 import gradlane
+from gradlane.torch.bootstrap.store_group import uses_libuv
 from gradlane.torch.elastic import store as stores
 from gradlane.torch.elastic.store import Address, EtcdStore, StoreFailed, connect
 from tests.scripts.fixtures.paths import PACKAGE
@@ -295,7 +296,7 @@ class Tcp(Stores, StoreCase):
         import torch.distributed as dist
 
         raw = dist.PrefixStore("gradlane elastic foreign", dist.TCPStore(
-            "127.0.0.1", self.server.port, None, False, wait_for_workers=False))
+            "127.0.0.1", self.server.port, None, False, wait_for_workers=False, use_libuv=uses_libuv()))
         store = connect(self.server.url, "foreign")
         for key, value in (("text", "text"), ("empty", "")):
             raw.set(key, value)

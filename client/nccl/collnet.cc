@@ -96,7 +96,11 @@ bool check_codec(Comm& comm) {
     return false;
   }
   if ((info.flags & (GRADLANE_CODEC_LOOKS | GRADLANE_CODEC_AGREES)) != 0) {
-    refuse(comm.offer, "its codec needs whole tensors, but NCCL sends chunks");
+    char why[sizeof(comm.offer.text)];
+    (void)snprintf(why, sizeof(why),
+                   "%.20s needs whole tensors, but NCCL sends chunks; use another GRADLANE_NCCL_CODEC",
+                   comm.offer.text);
+    refuse(comm.offer, why);
     return false;
   }
   comm.codec_flags = info.flags;
@@ -361,7 +365,7 @@ Result test(void* given, int* is_done, int* bytes) {
   *is_done = 1;
   if (bytes != nullptr) *bytes = static_cast<int>(request.bytes);
   for (const char* warning = gradlane_warning(comm.gl); warning != nullptr; warning = gradlane_warning(comm.gl)) {
-    log(kWarn, "%s", warning);
+    log(kWarn, "%s. For NCCL, set GRADLANE_NCCL_CODEC to bf16, pack or raw", warning);
   }
   return kSuccess;
 }

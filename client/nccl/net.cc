@@ -342,7 +342,12 @@ Result continue_connection(Connection& it, bool* is_done) {
 
 }  // namespace
 
-Result net_init() { return find_interface() != nullptr ? kSuccess : kSystemError; }
+Result net_init() {
+  if (find_interface() != nullptr) return kSuccess;
+  log(kWarn,
+      "no network interface is up that NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY allow, so NCCL uses another net");
+  return kSystemError;
+}
 
 Result net_devices(int* count) {
   *count = find_interface() != nullptr ? 1 : 0;

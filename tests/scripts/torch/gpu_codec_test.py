@@ -10,8 +10,9 @@ import types
 import unittest
 import unittest.mock
 
+import gradlane
 import torch
-from gradlane.torch import gpu, gpu_codec, gpu_kernels
+from gradlane.torch import gpu, gpu_codec, gpu_kernels, gpu_sum
 
 SOURCE = pathlib.Path(gpu_codec.__file__).parent / "kernels/fixed.cu"
 CPU = torch.device("cpu")
@@ -97,6 +98,16 @@ class Codec(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "malformed"):
             self.codec.check()
         self.codec.check()
+
+
+class Wanted(unittest.TestCase):
+    def test_words(self):
+        for word, expected in (("", False), ("0", False), ("1", True)):
+            with unittest.mock.patch.dict(os.environ, {"GRADLANE_GPU_CODEC": word}):
+                self.assertEqual(gpu_sum.is_wanted(), expected)
+        with unittest.mock.patch.dict(os.environ, {"GRADLANE_GPU_CODEC": "true"}), \
+                self.assertRaisesRegex(gradlane.BadArgument, "GRADLANE_GPU_CODEC is 'true'; allowed: 0 and 1"):
+            gpu_sum.is_wanted()
 
 
 class Driver:

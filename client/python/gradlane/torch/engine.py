@@ -166,6 +166,7 @@ class Engine:
         engine.close()
 
     def __init__(self, connected: _context.Context, open_subgroup: str | None = None) -> None:
+        gpu_sum.is_wanted()  # raises BadArgument
         self.rank, self.world, self.codec = connected.rank, connected.world, connected.codec
         self.strategies = connected.strategies
         self.is_subgroup = open_subgroup is not None

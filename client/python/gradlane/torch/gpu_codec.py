@@ -22,8 +22,8 @@ _LEAST, _MOST = 1, 30
 
 
 class EncodeBuffer:
-    """Memory for one encoded tensor of at most `numel` floats; the next one ends the use of the Encoded before. device:
-    a CUDA device with an index."""
+    """Memory for one encoded tensor of at most `numel` floats. The next encode() into it overwrites the Encoded before.
+    device: a CUDA device with an index."""
 
     def __init__(self, numel: int, device: torch.device) -> None:
         self.data = torch.empty(max_bytes(numel), dtype=torch.uint8, device=device)

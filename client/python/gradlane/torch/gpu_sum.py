@@ -16,7 +16,7 @@ from typing import Any, Callable
 
 import torch
 
-from .. import _library
+from .. import _library, errors
 from .._library import Collective, Type
 from . import gpu
 from .gpu_codec import BLOCK, EncodeBuffer, Encoded, GpuCodec, max_bytes, runs_of
@@ -29,8 +29,11 @@ _codecs: dict[tuple[torch.device, int], GpuCodec | None] = {}
 
 
 def is_wanted() -> bool:
-    """Returns whether GRADLANE_GPU_CODEC asks for this module."""
-    return os.environ.get("GRADLANE_GPU_CODEC", "0") == "1"
+    """Returns whether GRADLANE_GPU_CODEC asks for this module. Raises BadArgument for another value than 0 and 1."""
+    word = os.environ.get("GRADLANE_GPU_CODEC") or "0"
+    if word not in ("0", "1"):
+        raise errors.bad_argument(f"gradlane: GRADLANE_GPU_CODEC is {word!r}; allowed: 0 and 1")
+    return word == "1"
 
 
 def codec_for(name: str, device: torch.device) -> GpuCodec | None:

@@ -7,11 +7,14 @@ All ranks run the same tests in the same order, so that their collectives match.
 import contextlib
 import gc
 import io
+import itertools
 import os
 import select
 import signal
 import threading
+import types
 import unittest
+import unittest.mock
 
 import numpy
 
@@ -61,8 +64,10 @@ class Connection(unittest.TestCase):
             gradlane.open(socket="/tmp/" + "x" * 200)
 
     def test_long_wait_is_reported(self):
-        text = io.StringIO()
-        with contextlib.redirect_stderr(text), self.assertRaises(gradlane.NoDaemon):
+        text, ticks = io.StringIO(), itertools.count()
+        clock = types.SimpleNamespace(monotonic=lambda: next(ticks) * 0.1)
+        with (contextlib.redirect_stderr(text), self.assertRaises(gradlane.NoDaemon),
+              unittest.mock.patch.object(gradlane._context, "time", clock)):
             gradlane.open(socket="/tmp/gradlane-nobody", timeout=1.3)
         self.assertRegex(text.getvalue(), "^gradlane: waiting up to 1.3 s: no daemon at /tmp/gradlane-nobody: [^\n]*\n$")
 

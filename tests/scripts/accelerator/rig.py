@@ -191,6 +191,18 @@ class Bumps(rings.Ring):
 
             rings.wait_for(asked, f"the accelerator of host {other} answers host {i}", patience)
 
+    def unblock(self):
+        """Restarts the first two accelerators if they do not compress any more. After losses, a machine that gets no
+        CPU time looks like a firewall that drops compressed segments, for 300 s (Peers::kBlockedFor)."""
+        blocked = [i for i in range(2) if (self.peer(i, 1 - i) or {}).get("state") == "blocked"]
+        for i in blocked:
+            self.terminate(i)
+            self.start_node(i)
+        if blocked:
+            self.wait_up()
+            self.warm(0, 1)
+            self.warm(1, 0)
+
     # ---- Private
 
     def _answers(self, i):
